@@ -223,7 +223,7 @@ class MessageDispatcher:
         """Return the message about a notice for each recipient that gets it."""
         meta, status = run.metadata, run.current_status
         notify = _notify_of(run)
-        told = [
+        recipients = [
             (recipient, channels)
             for recipient in recipients_of(run.owner, meta.namespace)
             if (channels := chosen(recipient, self.followed_channels.channels(recipient), notice.kind, notify))
@@ -241,7 +241,7 @@ class MessageDispatcher:
                     last_lines=end_of_output,
                 ),
             )
-            for recipient, channels in told
+            for recipient, channels in recipients
         ]
 
     async def _last_lines(self, run: RunObject) -> str:
@@ -432,12 +432,12 @@ def _has_failed(notices: Sequence[Notice]) -> bool:
 
 def _notify_of(run: RunObject) -> Notify | None:
     try:
-        told = msgspec.json.decode(run.spec, type=_NotifySpec).notify
+        notify = msgspec.json.decode(run.spec, type=_NotifySpec).notify
     except msgspec.DecodeError:
         return None
-    if told is None:
+    if notify is None:
         return None
-    return Notify.model_construct(channels=told.get("channels") or [], kinds=told.get("kinds"))
+    return Notify.model_construct(channels=notify.get("channels") or [], kinds=notify.get("kinds"))
 
 
 def _without_time(line: str) -> str:

@@ -57,8 +57,8 @@ class Ask:
     @property
     def words(self) -> str:
         """The request as text, or why there is none."""
-        said = describe_request(self.request) if self.request is not None else ""
-        return "; ".join(text for text in (said, self.note) if text)
+        description = describe_request(self.request) if self.request is not None else ""
+        return "; ".join(text for text in (description, self.note) if text)
 
 
 @dataclass(frozen=True, slots=True)

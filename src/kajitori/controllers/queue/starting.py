@@ -87,19 +87,19 @@ class Starter:
         Its rendezvous port is not in `taken`, and is added to it.
         """
         run, (spec, decision) = waiting.run, waiting.admitted.resolved()
-        told, now, members = waiting.status, self._now(), spec.replicas
+        before, now, members = waiting.status, self._now(), spec.replicas
         template = self._provisioning.template_of(waiting, placement.nodes, decision.template)
         if spec.fewest is not None:
-            asked_before = len(node_lists.expand(told.resize.nodes)) if told.resize is not None else 0
+            asked_before = len(node_lists.expand(before.resize.nodes)) if before.resize is not None else 0
             placement = await self._within_quota(run, spec.fewest, asked_before, placement, template)
             members = len(placement.ranks)
         nodes = node_lists.compress(placement.nodes)
         how: Any = {"launcher": manifests.launcher_of(spec), "bind_direct": decision.bind_direct}
         if spec.array is not None:
-            status = gang.place_sweep(told, placement.ranks, nodes, template, now, **how)
+            status = gang.place_sweep(before, placement.ranks, nodes, template, now, **how)
         else:
             port = self._choose_port(run, waiting.status.attempts + 1, taken)
-            status = gang.place_on(told, placement.ranks, nodes, template, port, members, now, **how)
+            status = gang.place_on(before, placement.ranks, nodes, template, port, members, now, **how)
         status = begin_usage(status, self._cluster, now, saves_every=saves_every(spec))
         with preceding(waiting.request.priority):
             return status, await self._statuses.write(run, status, waiting.version, before=waiting.status)

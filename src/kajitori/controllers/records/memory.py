@@ -79,8 +79,8 @@ class MemoryKeeper:
         ended = False
         for pod, member in members:
             ended = ended or member.is_over
-            for told in (peak_of(pod), culprit_peak(pod, member)):
-                peak = with_member(peak, told) if told is not None else peak
+            for evidence in (peak_of(pod), culprit_peak(pod, member)):
+                peak = with_member(peak, evidence) if evidence is not None else peak
         if peak is None:
             return status
         self._peaks[uid] = peak

@@ -312,8 +312,8 @@ async def _check_ours(client: KubeClient, run: RunObject, name: str, key: bytes 
     meta, signature = found["metadata"], (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SIGNATURE)
     signed_by = run_of_signed_member(signature, namespace, name, key) if signature and key is not None else ""
     if run.metadata.uid not in (msgspec.convert(found, Pod).owner_run_uid, signed_by):
-        whose = "is left from an earlier run of this name" if _is_of_run(meta, run) else "belongs to something else"
-        raise StartRefused(Reason.ADMISSION, f"Pod {namespace}/{name} is there already, and {whose}")
+        why = "is left from an earlier run of this name" if _is_of_run(meta, run) else "belongs to something else"
+        raise StartRefused(Reason.ADMISSION, f"Pod {namespace}/{name} is there already, and {why}")
 
 
 def _is_of_run(meta: Mapping[str, Any], run: RunObject) -> bool:

@@ -45,23 +45,23 @@ class BudgetKeeper:
     async def keep(self, run: RunObject, wanted: Spec | None) -> None:
         """Write the run's budget, or delete it if `wanted` is None. Does nothing if it is as wanted already."""
         known, uid = await self._read_all(), run.metadata.uid
-        there = known.get(uid)
+        present = known.get(uid)
         if wanted is None:
             self._refused.pop(uid, None)
-            if there is not None:
-                await self._delete_budget(run, there.uid)
+            if present is not None:
+                await self._delete_budget(run, present.uid)
                 known.pop(uid, None)
             return
-        if wanted in (there.spec if there is not None else None, self._refused.get(uid)):
+        if wanted in (present.spec if present is not None else None, self._refused.get(uid)):
             return
         try:
-            if there is None:
-                there = await self._create_budget(run, wanted)
-            if there.spec != wanted:
+            if present is None:
+                present = await self._create_budget(run, wanted)
+            if present.spec != wanted:
                 known.pop(uid, None)  # read again if the patch fails
-                patch = {"metadata": {"uid": there.uid}, "spec": _merge_patch(wanted)}
+                patch = {"metadata": {"uid": present.uid}, "spec": _merge_patch(wanted)}
                 await self._client.patch(BUDGETS, run.metadata.name, patch, run.metadata.namespace)
-            known[uid] = _Budget(there.uid, wanted)
+            known[uid] = _Budget(present.uid, wanted)
         except (AlreadyExists, Forbidden, InvalidInput) as error:
             name = f"{run.metadata.namespace}/{run.metadata.name}"
             log.warning("run %s has no disruption budget: %s", name, error.message)

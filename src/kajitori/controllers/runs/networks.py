@@ -62,8 +62,8 @@ class NetworkKeeper:
             await self._client.environment.sleep(LOOK_AGAIN_SECONDS)
 
     async def _watch(self) -> None:
-        ours = names.MANAGED
-        watched = watch_if_allowed(self._client, NETWORK_POLICIES, NetworkPolicy, self._known, label_selector=ours)
+        by_label = names.MANAGED
+        watched = watch_if_allowed(self._client, NETWORK_POLICIES, NetworkPolicy, self._known, label_selector=by_label)
         async with aclosing(watched) as changes:
             async for change in changes:
                 if isinstance(change, Synced):
@@ -102,18 +102,18 @@ class NetworkKeeper:
         if not self._synced:
             return
         meta = run.metadata
-        there = self._known.get((meta.namespace, meta.name))
-        if there is not None and there.run_uid != meta.uid:
-            there = None
+        present = self._known.get((meta.namespace, meta.name))
+        if present is not None and present.run_uid != meta.uid:
+            present = None
         if rules is None:
             self._refused.pop(meta.uid, None)
             self._written.pop(meta.uid, None)
-            if there is not None:
+            if present is not None:
                 with suppress(NotFound, Conflict):
-                    await self._client.delete(NETWORK_POLICIES, meta.name, meta.namespace, uid=there.metadata.uid)
+                    await self._client.delete(NETWORK_POLICIES, meta.name, meta.namespace, uid=present.metadata.uid)
             return
         wanted = _policy_body(run, rules)["spec"]
-        if (there is not None and there.spec == wanted) or self._refused.get(meta.uid) == rules:
+        if (present is not None and present.spec == wanted) or self._refused.get(meta.uid) == rules:
             return
         try:
             await self.ensure(run, rules)
