@@ -100,8 +100,10 @@ def shrink_meta(obj: HasMeta, old: HasMeta | None) -> None:
 
 def _shrink_meta(meta: ObjectMeta, old: ObjectMeta | None) -> None:
     force_setattr(meta, "namespace", intern(meta.namespace))
-    ours = {name: value for name, value in meta.annotations.items() if name.startswith(_OURS)} or _EMPTY
-    force_setattr(meta, "annotations", old.annotations if old is not None and ours == old.annotations else ours)
+    annotations = {name: value for name, value in meta.annotations.items() if name.startswith(_OURS)} or _EMPTY
+    if old is not None and annotations == old.annotations:
+        annotations = old.annotations
+    force_setattr(meta, "annotations", annotations)
     if old is not None:
         for name in ("name", "uid", "creation_timestamp"):
             force_setattr(meta, name, getattr(old, name))

@@ -94,8 +94,8 @@ class NodeRequests:
             self._on_change(None)
 
     async def _watch(self, resource: Resource) -> None:
-        ours = names.MANAGED
-        watched = watch_if_allowed(self._client, resource, ProvisioningRequest, self.known, label_selector=ours)
+        by_label = names.MANAGED
+        watched = watch_if_allowed(self._client, resource, ProvisioningRequest, self.known, label_selector=by_label)
         async with aclosing(watched) as changes:
             async for change in changes:
                 if isinstance(change, Synced):

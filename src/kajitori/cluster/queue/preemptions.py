@@ -170,7 +170,7 @@ class Preemptions:
             guaranteed=request.guaranteed,
             since=format_time(now),
         )
-        return {key: self._of_members(preemption, key, sorted(those), now) for key, those in ranks.items()}
+        return {key: self._of_members(preemption, key, sorted(members), now) for key, members in ranks.items()}
 
     def _of_members(self, preemption: Preempted, key: Key, ranks: Sequence[int], now: datetime) -> Preempted:
         run = self._mirror.runs.get(key)

@@ -62,8 +62,9 @@ class FrozenCluster:
         queue: all waiting runs, in order. asked: the run that is asked about; its own members make no room for it,
         unless it is a sweep. used: the usage and the kept nodes, if they are more than the moment's snapshot has.
         """
-        there = await asyncio.to_thread(_occupants_of, self, asked)  # Pod by Pod: on a large cluster it takes a second
-        return Simulation(used or self.snapshot, queue, there, self.now, self.reserve, self.likely)
+        # Pod by Pod: on a large cluster it takes a second.
+        occupants = await asyncio.to_thread(_occupants_of, self, asked)
+        return Simulation(used or self.snapshot, queue, occupants, self.now, self.reserve, self.likely)
 
 
 def frozen_cluster(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now: float) -> FrozenCluster:
@@ -86,20 +87,20 @@ def frozen_cluster(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], 
     )
 
 
-def _occupants_of(there: FrozenCluster, asked: str) -> list[Occupant]:
+def _occupants_of(frozen: FrozenCluster, asked: str) -> list[Occupant]:
     """Return every run, sweep member and foreign Pod with resources that its end would free."""
-    table = there.snapshot.table
+    table = frozen.snapshot.table
     index = table.index
-    sweeps = {held.key for held in there.runs if held.is_sweep and held.is_begun}
+    sweeps = {held.key for held in frozen.runs if held.is_sweep and held.is_begun}
     found: dict[str, _Parts] = {}
     apart: dict[tuple[str, int], list[str]] = {}
     """Members of sweeps, by their run and row."""
-    for pod, node in there.foreign_pods:
+    for pod, node in frozen.foreign_pods:
         controller, meta = pod.metadata.controller, pod.metadata
         if controller is None or controller.kind not in _MADE_AGAIN:
             name = f"{meta.namespace}/{meta.name}"
-            _add_pod(found.setdefault(name, _Parts(StepKind.POD)), pod, index[node], there, alone=False)
-    for held in there.runs:
+            _add_pod(found.setdefault(name, _Parts(StepKind.POD)), pod, index[node], frozen, alone=False)
+    for held in frozen.runs:
         for pod in held.bound:
             row = index.get(pod.spec.node_name)
             if row is None:
@@ -112,8 +113,8 @@ def _occupants_of(there: FrozenCluster, asked: str) -> list[Occupant]:
                 continue
             else:
                 parts = found.setdefault(held.key, _Parts(StepKind.RUN))
-            _add_pod(parts, pod, row, there, alone=is_alone(pod))
-    for promise in there.promises:
+            _add_pod(parts, pod, row, frozen, alone=is_alone(pod))
+    for promise in frozen.promises:
         rows = [index[node] for node in promise.nodes]
         if promise.run not in sweeps:
             if promise.run != asked:
@@ -124,7 +125,7 @@ def _occupants_of(there: FrozenCluster, asked: str) -> list[Occupant]:
             name = f"{namespace}/{names.pod_name(run, promise.attempt, rank)}"
             _add_promise(found.setdefault(name, _Parts(StepKind.MEMBER, promise.run)), promise.member, [row], table)
             apart.setdefault((promise.run, row), []).append(name)
-    for key, ending in there.endings:
+    for key, ending in frozen.endings:
         if key in sweeps:
             _divide_sweep(key, ending, apart, found)
         elif key in found:
@@ -133,7 +134,7 @@ def _occupants_of(there: FrozenCluster, asked: str) -> list[Occupant]:
         Occupant(
             key,
             np.array(parts.rows, dtype=np.int64),
-            np.array(parts.amounts, dtype=np.int64).reshape(-1, there.snapshot.table.width),
+            np.array(parts.amounts, dtype=np.int64).reshape(-1, frozen.snapshot.table.width),
             np.array(parts.alone, dtype=bool),
             parts.kind,
             tuple(parts.endings),
@@ -143,12 +144,12 @@ def _occupants_of(there: FrozenCluster, asked: str) -> list[Occupant]:
     ]
 
 
-def _add_pod(parts: _Parts, pod: Pod, row: int, there: FrozenCluster, *, alone: bool) -> None:
-    usage, table = pod_usage(pod.spec), there.snapshot.table
+def _add_pod(parts: _Parts, pod: Pod, row: int, frozen: FrozenCluster, *, alone: bool) -> None:
+    usage, table = pod_usage(pod.spec), frozen.snapshot.table
     amounts = [usage.cpu_millis, usage.memory_bytes, 0, 1, *([0] * len(table.gpu_columns))]
-    by_devices = there.gpus_by_devices.get(pod.metadata.uid)
+    by_devices = frozen.gpus_by_devices.get(pod.metadata.uid)
     if by_devices is None:
-        for column, count in requested_gpus(usage, table.nodes[row], table, there.gpu_resource):
+        for column, count in requested_gpus(usage, table.nodes[row], table, frozen.gpu_resource):
             amounts[column] = count
     else:
         for gpu_type, count in by_devices.items():
@@ -163,8 +164,8 @@ def _divide_sweep(
 ) -> None:
     """Give each member of a sweep its part of the sweep's expected end."""
     for row in ending.rows.tolist():
-        if there := apart.get((sweep, row)):
-            found[there.pop()].endings.append(Ending(ending.member, np.array([row], dtype=np.int64), ending.ends_at))
+        if members := apart.get((sweep, row)):
+            found[members.pop()].endings.append(Ending(ending.member, np.array([row], dtype=np.int64), ending.ends_at))
 
 
 def _add_promise(parts: _Parts, member: MemberRequest, rows: Sequence[int], table: NodeTable) -> None:

@@ -58,4 +58,4 @@ def memory_excess(message: str) -> Excess | None:
 
 def is_own_disk_limit(message: str) -> bool:
     """Whether a Pod was evicted because it exceeded its own disk limit."""
-    return any(said in message for said in _OWN_DISK_LIMIT)
+    return any(phrase in message for phrase in _OWN_DISK_LIMIT)

@@ -226,12 +226,12 @@ def _why_failed(
         if pod.metadata.uid in node_victims:
             return Reason.NODE_OUT_OF_MEMORY, _SPARED, terminated.exit_code
         limit = memory_limit(pod.spec)
-        said = f"used more memory than its limit of {limit}" if limit else "used more memory than its node has"
-        return Reason.OUT_OF_MEMORY, said, terminated.exit_code
+        words = f"used more memory than its limit of {limit}" if limit else "used more memory than its node has"
+        return Reason.OUT_OF_MEMORY, words, terminated.exit_code
     if status.reason == "Evicted" and (excess := memory_excess(status.message)) is not None:
         used, asked = round_memory(excess.used_bytes), round_memory(excess.asked_bytes)
-        said = f"evicted when its node ran short of memory: it used {used} and had requested {asked}"
-        return Reason.OUT_OF_MEMORY, said, terminated.exit_code if terminated else None
+        words = f"evicted when its node ran short of memory: it used {used} and had requested {asked}"
+        return Reason.OUT_OF_MEMORY, words, terminated.exit_code if terminated else None
     if status.reason == "Evicted" and is_own_disk_limit(status.message):
         return Reason.PROGRAM_FAILED, status.message.strip(), terminated.exit_code if terminated else None
     disruption = _disruption_reason(pod)
@@ -252,14 +252,14 @@ def _why_failed(
     if terminated.reason in _CANNOT_RUN and _is_hook_failure(terminated.message):
         return Reason.CONTAINER_CONFIG, terminated.message.strip(), None
     if terminated.reason in _CANNOT_RUN or terminated.exit_code in _NOT_FOUND_EXIT_CODES:
-        said = terminated.message.strip() or "the command was not found, or is not executable"
-        return Reason.COMMAND_NOT_FOUND, said, terminated.exit_code
+        words = terminated.message.strip() or "the command was not found, or is not executable"
+        return Reason.COMMAND_NOT_FOUND, words, terminated.exit_code
     return Reason.PROGRAM_FAILED, _program_message(terminated.exit_code, terminated.message), terminated.exit_code
 
 
-def _is_hook_failure(said: str) -> bool:
+def _is_hook_failure(message: str) -> bool:
     """Whether the node could not start a container, by its runtime's message."""
-    return any(words in said for words in _HOOK_FAILED) and not any(words in said for words in _HOOK_REFUSED)
+    return any(phrase in message for phrase in _HOOK_FAILED) and not any(phrase in message for phrase in _HOOK_REFUSED)
 
 
 def _why_init_failed(init: ContainerStatus) -> Reason:
@@ -282,9 +282,9 @@ def _init_message(terminated: Terminated) -> str:
     return f"its first step failed: {_program_message(terminated.exit_code, terminated.message)}"
 
 
-def _not_as_root(said: str) -> str:
+def _not_as_root(message: str) -> str:
     """Return a kubelet's message, with a hint."""
-    return f"its program would run as root, which policy does not allow; name another user (--user 1000): {said}"
+    return f"its program would run as root, which policy does not allow; name another user (--user 1000): {message}"
 
 
 def _program_message(exit_code: int, output: str) -> str:
@@ -294,8 +294,8 @@ def _program_message(exit_code: int, output: str) -> str:
     return f"exit code {exit_code}{_as_suffix(last_words(output))}"
 
 
-def _as_suffix(said: str) -> str:
-    return f": {said[:200]}" if said else ""
+def _as_suffix(message: str) -> str:
+    return f": {message[:200]}" if message else ""
 
 
 def _why_pending(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, str]:

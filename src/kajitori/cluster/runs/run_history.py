@@ -48,15 +48,15 @@ class RunHistory:
 
     def earlier(self, kind: Kind, than: RunObject | None = None) -> tuple[EarlierRun, ...]:
         """Return what the newest runs of this kind needed, newest first; with `than`, of runs submitted before it."""
-        theirs = self._people.get((kind.namespace, kind.owner))
-        if theirs is None:
+        of_user = self._people.get((kind.namespace, kind.owner))
+        if of_user is None:
             return ()
-        self._sort_by_kind(theirs)
-        runs = [self._mirror.runs[key] for key in theirs.of_kind.get(kind, ())]
+        self._sort_by_kind(of_user)
+        runs = [self._mirror.runs[key] for key in of_user.of_kind.get(kind, ())]
         found = [run for run in runs if than is None or _is_before(run, than)]
         newest = nlargest(EARLIER_RUNS, found, key=lambda run: run.metadata.creation_timestamp)
-        told = ((run.metadata.name, run.status.memory) for run in newest if run.status is not None)
-        return tuple(EarlierRun(name, peak) for name, peak in told if peak is not None)
+        measured = ((run.metadata.name, run.status.memory) for run in newest if run.status is not None)
+        return tuple(EarlierRun(name, peak) for name, peak in measured if peak is not None)
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         if resource == RUNS:
@@ -72,36 +72,36 @@ class RunHistory:
         self._forget_run(key)
         if known is not None:
             self._known[key] = known
-            theirs = self._people.setdefault(known[0], _UserRuns())
-            theirs.all[key] = theirs.unsorted[key] = None
-            if len(theirs.all) > REMEMBERED:
-                self._forget_run(next(iter(theirs.all)))
+            of_user = self._people.setdefault(known[0], _UserRuns())
+            of_user.all[key] = of_user.unsorted[key] = None
+            if len(of_user.all) > REMEMBERED:
+                self._forget_run(next(iter(of_user.all)))
 
     def _forget_run(self, key: Key) -> None:
         known = self._known.pop(key, None)
         if known is None:
             return
-        theirs = self._people[known[0]]
-        del theirs.all[key]
-        theirs.unsorted.pop(key, None)
+        of_user = self._people[known[0]]
+        del of_user.all[key]
+        of_user.unsorted.pop(key, None)
         kind = self._kinds.pop(key, None)
         if kind is not None:
-            del theirs.of_kind[kind][key]
-            if not theirs.of_kind[kind]:
-                del theirs.of_kind[kind]
-        if not theirs.all:
+            del of_user.of_kind[kind][key]
+            if not of_user.of_kind[kind]:
+                del of_user.of_kind[kind]
+        if not of_user.all:
             del self._people[known[0]]
 
-    def _sort_by_kind(self, theirs: _UserRuns) -> None:
-        for key in theirs.unsorted:
+    def _sort_by_kind(self, of_user: _UserRuns) -> None:
+        for key in of_user.unsorted:
             run = self._mirror.runs[key]
             kind = kind_of_stored(run.spec, key[0], run.owner)
             if kind is not None:
                 self._kinds[key] = kind
-                theirs.of_kind.setdefault(kind, {})[key] = None
-        theirs.unsorted.clear()
+                of_user.of_kind.setdefault(kind, {})[key] = None
+        of_user.unsorted.clear()
 
 
 def _is_before(run: RunObject, other: RunObject) -> bool:
-    mine, its = run.metadata, other.metadata
-    return mine.creation_timestamp <= its.creation_timestamp and mine.uid != its.uid
+    meta, other_meta = run.metadata, other.metadata
+    return meta.creation_timestamp <= other_meta.creation_timestamp and meta.uid != other_meta.uid
