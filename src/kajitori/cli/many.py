@@ -72,13 +72,13 @@ def for_each(
         errors = [error for error in errors if not isinstance(error, NotFound)]
     for error in errors:
         print_error(error)
-    told = Done()
+    report = Done()
     try:
-        done = _apply_to_each(runs, action, errors, told if finish is None else None)
+        done = _apply_to_each(runs, action, errors, report if finish is None else None)
         if finish is not None:
-            _apply_to_each(done, finish, errors, told)
+            _apply_to_each(done, finish, errors, report)
     finally:
-        told.finish()
+        report.finish()
     return errors[0].exit_code if errors else 0
 
 
@@ -96,7 +96,7 @@ def _find_named(api: Api, texts: Iterable[str], namespace: str | None) -> tuple[
 
 
 def _apply_to_each(
-    runs: Iterable[View], action: Callable[[View], object], errors: list[KajitoriError], told: Done | None
+    runs: Iterable[View], action: Callable[[View], object], errors: list[KajitoriError], report: Done | None
 ) -> list[View]:
     """Apply an action to each run and return those that succeeded; print and collect the errors of the others."""
     done = []
@@ -110,8 +110,8 @@ def _apply_to_each(
             errors.append(error)
         else:
             done.append(run)
-            if told is not None:
-                told.add(run)
+            if report is not None:
+                report.add(run)
     return done
 
 
@@ -156,7 +156,7 @@ def delete_each(
 def delete_named(api: Api, path: str, names: Iterable[str], params: Params) -> int:
     """Delete objects other than runs and print each name; return the exit code of the first failure."""
     errors: list[KajitoriError] = []
-    told = Done()
+    report = Done()
     for name in dict.fromkeys(names):
         try:
             api.delete(f"{path}/{quote(name, safe='')}", params)
@@ -166,6 +166,6 @@ def delete_named(api: Api, path: str, names: Iterable[str], params: Params) -> i
             print_error(error)
             errors.append(error)
         else:
-            told.add({"name": name})
-    told.finish()
+            report.add({"name": name})
+    report.finish()
     return errors[0].exit_code if errors else 0

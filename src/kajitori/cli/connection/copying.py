@@ -170,18 +170,18 @@ def copy_in(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN) 
     """
     if source != "-" and not os.path.lexists(source):
         raise InvalidInput.one("SOURCE", f"there is no {source}", value=source, hint="check the path")
-    told = io.BytesIO()
-    _run(execute, ("/bin/sh", "-c", _PROBE, "sh", target), stdout=told)
-    there = told.getvalue().decode("utf-8", "replace").strip()
+    output = io.BytesIO()
+    _run(execute, ("/bin/sh", "-c", _PROBE, "sh", target), stdout=output)
+    kind = output.getvalue().decode("utf-8", "replace").strip()
     path = Path(source)
     content_only = source == "." or source.endswith("/.")
     folder, name = target, "." if content_only else path.resolve().name
-    if there == "file" and (source == "-" or path.is_dir()):
+    if kind == "file" and (source == "-" or path.is_dir()):
         raise InvalidInput.one("TARGET", f"{target} is a file in the member", value=target, hint="name a folder")
-    if there == "":
+    if kind == "":
         message = f"the member has no folder {posixpath.dirname(target) or '.'}"
         raise InvalidInput.one("TARGET", message, value=target, hint="make it there: kaji exec RUN mkdir -p FOLDER")
-    if there != "folder":
+    if kind != "folder":
         if source == "-":
             raise InvalidInput.one("TARGET", f"the member has no folder {target}", value=target, hint="name a folder")
         folder, name = posixpath.split(target.rstrip("/"))
@@ -208,9 +208,9 @@ def _run(execute: Execute, words: tuple[str, ...], *, stdin: int = -1, stdout: B
     complaints = io.BytesIO()
     code = execute(words, stdin=stdin, stdout=stdout, stderr=complaints)
     if code:
-        said = _why(complaints.getvalue().decode("utf-8", "replace"))[-500:]
+        complaint = _why(complaints.getvalue().decode("utf-8", "replace"))[-500:]
         hint = "copying needs tar and /bin/sh in the image" if code in (126, 127) else ""
-        raise CopyFailed(said or f"{words[0]} ended with exit code {code} in the member", hint=hint)
+        raise CopyFailed(complaint or f"{words[0]} ended with exit code {code} in the member", hint=hint)
 
 
 def _why(complaints: str) -> str:

@@ -154,18 +154,18 @@ class Follower(threading.Thread):
 
     def _report_counts(self, views: Iterator[dict[str, Any]]) -> None:
         """Report the progress of a sweep: at each tenth of its members, and whenever more of them have failed."""
-        told = self._tell_counts((0, 0))
+        shown = self._tell_counts((0, 0))
         for view in views:
             self.view = view
             if not is_final(view):
-                told = self._tell_counts(told)
+                shown = self._tell_counts(shown)
 
-    def _tell_counts(self, told: tuple[int, int]) -> tuple[int, int]:
+    def _tell_counts(self, shown: tuple[int, int]) -> tuple[int, int]:
         """Report the counts if they differ from `told`; return (tenths that have ended, members that failed)."""
         counts = status_of(self.view).get("members") or {}
         failed = counts.get("failed", 0)
         tenth = 10 * (counts.get("succeeded", 0) + failed) // max(1, counts.get("total", 1))
-        if (tenth, failed) != told and not self.quiet:
+        if (tenth, failed) != shown and not self.quiet:
             self._print_note(f"{self.view['name']}: {sweep_words(self.view)}")
         return tenth, failed
 

@@ -109,21 +109,22 @@ def _describe_argument(parameter: click.Argument, ctx: click.Context) -> dict[st
 
 def _describe_option(parameter: click.Option, ctx: click.Context) -> dict[str, Any]:
     names = [*parameter.opts, *parameter.secondary_opts]
-    told = {"names": names, "help": parameter.help or "", "flag": parameter.is_flag, **_describe_values(parameter, ctx)}
-    return told | ({"metavar": parameter.metavar} if parameter.metavar else {})
+    document = {"names": names, "help": parameter.help or "", "flag": parameter.is_flag}
+    document |= _describe_values(parameter, ctx)
+    return document | ({"metavar": parameter.metavar} if parameter.metavar else {})
 
 
 def _describe_values(parameter: click.Parameter, ctx: click.Context) -> dict[str, Any]:
     kind = parameter.type
-    told: dict[str, Any] = {"type": kind.name, "required": parameter.required}
-    told["repeatable"] = parameter.multiple or parameter.nargs == -1
+    document: dict[str, Any] = {"type": kind.name, "required": parameter.required}
+    document["repeatable"] = parameter.multiple or parameter.nargs == -1
     if isinstance(kind, click.Choice):
-        told["choices"] = [str(choice) for choice in kind.choices]
+        document["choices"] = [str(choice) for choice in kind.choices]
     if isinstance(kind, click.IntRange | click.FloatRange):
-        told |= {word: value for word, value in (("min", kind.min), ("max", kind.max)) if value is not None}
+        document |= {word: value for word, value in (("min", kind.min), ("max", kind.max)) if value is not None}
     default = parameter.to_info_dict().get("default")
     if isinstance(default, str | int | float) and default is not False:
-        told["default"] = default
+        document["default"] = default
     if parameter.envvar:
-        told["environment"] = [parameter.envvar] if isinstance(parameter.envvar, str) else list(parameter.envvar)
-    return told
+        document["environment"] = [parameter.envvar] if isinstance(parameter.envvar, str) else list(parameter.envvar)
+    return document

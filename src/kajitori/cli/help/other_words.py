@@ -130,6 +130,6 @@ def answer(verb: str) -> InvalidInput | None:
     word = WORDS.get(verb)
     if word is None:
         return None
-    whose = "a word" if word.tool == OTHERS else f"a word of {word.tool}'s"
-    message = f"{verb} is {whose} that kaji does not have. {word.why}".rstrip(". ")
+    origin = "a word" if word.tool == OTHERS else f"a word of {word.tool}'s"
+    message = f"{verb} is {origin} that kaji does not have. {word.why}".rstrip(". ")
     return InvalidInput.one("", message, value=verb, hint=f"here: {word.instead}")

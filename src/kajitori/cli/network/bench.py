@@ -111,8 +111,9 @@ class Bench:
             client = self._until_it_runs(client, wish)
             found = self._first_line(client)
         try:
-            said = json.loads(found)
-            return Measured(kind, source["name"], target["name"], address, int(said["bitsPerSecond"]), int(said["mtu"]))
+            result = json.loads(found)
+            speed, mtu = int(result["bitsPerSecond"]), int(result["mtu"])
+            return Measured(kind, source["name"], target["name"], address, speed, mtu)
         except (ValueError, KeyError, TypeError):
             raise Unavailable(f"{target['name']} was not reached from {source['name']}: {found}") from None
 

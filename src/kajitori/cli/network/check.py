@@ -117,10 +117,10 @@ def _check_rules(rendered: Rendered) -> Found:
     if marks != [rendered.digest]:
         return Found("this host", what, expected, found, False)
     # The mark is in one of these rules; other rules may have been removed or added.
-    there, wanted = Counter(rule["chain"] for rule in rules), rendered.rules_by_chain
-    changed = sorted(name for name in there.keys() | wanted.keys() if there[name] != wanted[name])
-    said = f", changed by somebody in {', '.join(changed)}" if changed else ""
-    return Found("this host", what, expected, found + said, not changed)
+    counts, wanted = Counter(rule["chain"] for rule in rules), rendered.rules_by_chain
+    changed = sorted(name for name in counts.keys() | wanted.keys() if counts[name] != wanted[name])
+    changes = f", changed by somebody in {', '.join(changed)}" if changed else ""
+    return Found("this host", what, expected, found + changes, not changed)
 
 
 def dropped(rendered: Rendered) -> dict[str, int]:

@@ -71,12 +71,12 @@ def expected_words(expected: Mapping[str, Any]) -> str:
         known = f"at most {duration_words(expected['seconds'])}{more}" if sure else "unknown"
         return f"{known}: {_FROM[source]}"
     span = span_words(expected.get("shortestSeconds", 0), expected["seconds"])
-    whose = "its last comparable run" if runs == 1 else f"its last {runs} comparable runs"
+    compared = "its last comparable run" if runs == 1 else f"its last {runs} comparable runs"
     if source == "general":
-        whose = f"most of the last {runs} runs of about its size"
+        compared = f"most of the last {runs} runs of about its size"
     elif not runs:
-        whose = "its other members"
-    return f"{span}{more}, as {whose}" if sure else f"unknown: {whose} took {span}"
+        compared = "its other members"
+    return f"{span}{more}, as {compared}" if sure else f"unknown: {compared} took {span}"
 
 
 def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

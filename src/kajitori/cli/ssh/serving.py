@@ -58,14 +58,14 @@ async def serve(member: Member, host_key: Path, stdin: int, stdout: int, say: Sa
     Raises:
         OSError: the key cannot be read.
     """
-    ours, passed_on = socket.socketpair()
-    for end in (ours, passed_on):
+    channel_end, passed_on = socket.socketpair()
+    for end in (channel_end, passed_on):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     threading.Thread(target=_copy_stream, args=(stdin, passed_on, True), name="from client", daemon=True).start()
     writer = threading.Thread(target=_copy_stream, args=(stdout, passed_on, False), name="to client", daemon=True)
     writer.start()
     connection = await asyncssh.run_server(
-        ours,
+        channel_end,
         server_factory=partial(_Server, member, say),
         process_factory=partial(_run_session, member),
         sftp_factory=partial(MemberFiles, member=member),

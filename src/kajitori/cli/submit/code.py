@@ -114,19 +114,19 @@ def what_code_would_bring(run: View, folder: Path) -> str:
     """
     spec, status = run.get("spec") or {}, status_of(run)
     message = str(status.get("message") or "")
-    if spec.get("code") or not any(said in message.lower() for said in _SAYS_WHAT_IS_MISSING):
+    if spec.get("code") or not any(phrase in message.lower() for phrase in _SAYS_WHAT_IS_MISSING):
         return ""
     typed = [*(spec.get("command") or ()), *(spec.get("args") or ())]
     words = [*typed, *(part for word in typed for part in word.split()), *_QUOTED.findall(message)]
     named = [path for word in words for path in (word, PurePosixPath(word).name)]
     modules = [name.partition(".")[0] for name in _MODULE.findall(message)]
     missing = [name for name in (*named, *modules) if (last := PurePosixPath(name).name) and last in message]
-    here = next((found for name in missing for found in (name, f"{name}.py") if _is_in(folder, found)), "")
-    if not here:
+    local = next((found for name in missing for found in (name, f"{name}.py") if _is_in(folder, found)), "")
+    if not local:
         return ""
-    hint = f"{here} is in this folder, not in the run: bring the folder along with --code ."
-    if status.get("reason") == "CommandNotFound" and here.endswith(".py"):
-        hint += f", and say what runs the file: python3 {here}"
+    hint = f"{local} is in this folder, not in the run: bring the folder along with --code ."
+    if status.get("reason") == "CommandNotFound" and local.endswith(".py"):
+        hint += f", and say what runs the file: python3 {local}"
     return hint
 
 

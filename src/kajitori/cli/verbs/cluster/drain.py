@@ -53,7 +53,7 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool, reason: str) -> int:
             names = " ".join(view["name"] for view in views)
             say(f"\nruns leave all the same; to let new ones come again: kaji uncordon {names}")
             return 130
-    told = Done()
+    report = Done()
     for view in views:
         foreign = [member["holder"] for member in view["members"] if not member["isRun"]]
         if foreign:
@@ -61,8 +61,8 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool, reason: str) -> int:
                 f"note: Pods that belong to no run stay on {view['name']}: {first_few(foreign, LISTED)}; to move them: "
                 f"kubectl drain {view['name']} --ignore-daemonsets"
             )
-        told.add(view)
-    told.finish()
+        report.add(view)
+    report.finish()
     return 0
 
 
@@ -71,7 +71,7 @@ def _wait_until_empty(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any
     they change."""
     from kajitori.cli.lookup import node_path
 
-    told, name = "", view["name"]
+    shown, name = "", view["name"]
     while members := _members_of_runs(view):
         holders: dict[str, int] = {}
         for member in members:
@@ -80,9 +80,9 @@ def _wait_until_empty(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any
         waiting = first_few(counts, LISTED)
         if not view["ready"]:
             waiting += f"; it is not ready: its Pods go once it is back, or with: kubectl delete node {name}"
-        if waiting != told:
+        if waiting != shown:
             say(f"{name}: waiting for {waiting}")
-            told = waiting
+            shown = waiting
         cli.sleep(POLL_SECONDS)
         try:
             view = api.get(node_path(name))

@@ -222,16 +222,16 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
         raise InvalidInput.one("--wait", f"{wait:g} seconds", value=f"{wait:g}", hint="above 0, at most 60")
     networks = read_networks(file) if file is not None else _registry_of_server(cli)
     if place is not None:
-        here = place_named(networks, place)
+        position = place_named(networks, place)
     else:
         own = own_addresses(landmarks(networks))
-        here = place_of(networks, own)
-        if here.kind == "elsewhere" and networks.clusters:
+        position = place_of(networks, own)
+        if position.kind == "elsewhere" and networks.clusters:
             addresses = ", ".join(sorted(str(address) for address in own)) or "none that leads to a cluster"
             message = f"the registry does not know where this is (own addresses: {addresses})"
             raise InvalidInput.one("--from", message, hint="name it; from elsewhere nothing may be reached")
-    tries = probes(networks, here)
-    rendered = rendered_for(networks, here)
+    tries = probes(networks, position)
+    rendered = rendered_for(networks, position)
     if not tries and rendered is None:
         hint = "name addresses that answer under probes of each cluster"
         raise InvalidInput.one("clusters", "there is nothing to try", hint=hint)
@@ -249,10 +249,10 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
             }
             for check in found
         ]
-        document = {"from": {"kind": here.kind, "name": here.name}, "right": not wrong, "items": items}
+        document = {"from": {"kind": position.kind, "name": position.name}, "right": not wrong, "items": items}
         print_document(document | {"dropped": refused}, output)
     else:
-        _print_found(cli, str(here), found, wrong)
+        _print_found(cli, str(position), found, wrong)
         for name, packets in refused.items():
             echo(f"Dropped since the rules came: {packets:,} {name}")
     return 1 if wrong else 0

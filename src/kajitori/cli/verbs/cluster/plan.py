@@ -100,8 +100,8 @@ def network(
     from kajitori.core.network.plan import PlanRequest, notes, plan_all
     from kajitori.core.network.use import NodeUse, usual_family
 
-    there = _present_cluster(cli) if from_cluster else []
-    uses = [NodeUse(node["name"], tuple(node["podCidrs"]), node["mostPods"], node["pods"]) for node in there]
+    present = _present_cluster(cli) if from_cluster else []
+    uses = [NodeUse(node["name"], tuple(node["podCidrs"]), node["mostPods"], node["pods"]) for node in present]
     nodes, pods = _cluster_size(uses, from_cluster, asked.pop("nodes"), asked.pop("pods_per_node"))
     grows = parse_growth(growth) if growth is not None else NO_GROWTH
     family = ip_family if ip_family is not None else usual_family(uses)
@@ -111,13 +111,13 @@ def network(
         document: dict[str, Any] = {"nodes": nodes, "podsPerNode": pods, "ipFamily": family}
         document |= {"kinds": [_document(plan) for plan in plans], "notes": notes(wanted)}
         if from_cluster:
-            document["cluster"] = there
+            document["cluster"] = present
         if compare:
             document["comparison"] = _comparison(wanted)
         print_document(document, output)
         return
     if from_cluster:
-        _print_there(there, uses)
+        _print_present_nodes(present, uses)
     if compare:
         _print_comparison(cli, wanted)
     else:
@@ -146,17 +146,17 @@ def _cluster_size(uses: list[NodeUse], from_cluster: bool, nodes: int | None, po
     return nodes if nodes is not None else len(uses), pods if pods is not None else usual_pods
 
 
-def _print_there(there: list[dict[str, Any]], uses: list[NodeUse]) -> None:
+def _print_present_nodes(present: list[dict[str, Any]], uses: list[NodeUse]) -> None:
     from kajitori.cli.words.runs import plural
 
     ranges = [use for use in uses if use.rooms]
     pods = sum(use.pods for use in uses)
-    words = f"There are {plural(len(there), 'node')} with {plural(pods, 'Pod')} that have addresses of their own"
+    words = f"There are {plural(len(present), 'node')} with {plural(pods, 'Pod')} that have addresses of their own"
     echo(f"{words}, and room for {_describe_rooms(ranges)}." if ranges else f"{words}.")
-    without = len(there) - len(ranges)
+    without = len(present) - len(ranges)
     if without:
         echo(f"{plural(without, 'node')} without a range of addresses: Kubernetes does not know how many are left.")
-    short = [node for node in there if node["runsOut"]]
+    short = [node for node in present if node["runsOut"]]
     for node in short[:_SHOWN]:
         echo(f"  {node['name']}: {node['runsOut']}")
     if len(short) > _SHOWN:
@@ -216,8 +216,8 @@ def _print_plans(cli: Cli, wanted: PlanRequest, plans: list[Plan], growth: str |
         echo(f"\n{family}: {words}")
         for plan in plans:
             if plan.kind.family == family:
-                said = plan.kind.notes if plan.lacks is None else ()
-                echo("; ".join((f"  {plan.kind.key}: {plan.kind.title}", _describe_limit(plan), *said)))
+                about_kind = plan.kind.notes if plan.lacks is None else ()
+                echo("; ".join((f"  {plan.kind.key}: {plan.kind.title}", _describe_limit(plan), *about_kind)))
     echo()
     for note in notes(wanted):
         echo(f"note: {note}")
@@ -236,8 +236,8 @@ def _range_columns(wanted: PlanRequest, version: int, growth: str | None) -> lis
     columns = [Column("POD ADDRESSES", right=True)] if version == 4 else [Column(f"EACH NODE{six}")]
     columns += [Column(f"NODES{six}"), Column(f"PODS{six}")]
     columns += [Column(f"PODS{six} IN {wanted.years:g} YEARS")] if growth is not None else []
-    there = wanted.pod_prefix if version == 4 else wanted.pod_prefix6
-    return columns + ([Column(f"FULL{six}")] if there is not None else [])
+    pod_prefix = wanted.pod_prefix if version == 4 else wanted.pod_prefix6
+    return columns + ([Column(f"FULL{six}")] if pod_prefix is not None else [])
 
 
 def _range_cells(wanted: PlanRequest, ranges: Ranges, growth: str | None, *, offered: bool) -> list[str]:
@@ -350,8 +350,8 @@ def _document(plan: Plan) -> dict[str, Any]:
         "yearsLeft": plan.years_left,
     }
     for ranges in plan.ranges:
-        said = _ranges_document(plan, ranges)
-        document |= said if ranges.version == 4 else {"ipv6": said}
+        addresses = _ranges_document(plan, ranges)
+        document |= addresses if ranges.version == 4 else {"ipv6": addresses}
     if plan.ipv4_only_for_nodes:
         document["nodeAddresses"] = plan.ipv4_only_for_nodes
     return document | {

@@ -125,8 +125,8 @@ def _check_cluster(
         return code
     where = f"looked in namespace {answer.get('namespace')}"
     if faults:
-        things = f"{len(faults)} things" if len(faults) > 1 else "one thing"
-        say(f"kaji: {name} names {things} that the cluster lacks ({where}):")
+        count = f"{len(faults)} things" if len(faults) > 1 else "one thing"
+        say(f"kaji: {name} names {count} that the cluster lacks ({where}):")
     for fault in faults:
         say(f"  {fault.get('field')}: {fault.get('message')}")
         if fault.get("hint"):

@@ -63,7 +63,7 @@ def _wait_until_tested(
 ) -> list[dict[str, Any]]:
     """Wait until all nodes are tested, and return their views. Print the nodes that are waited for each time they
     change."""
-    told = ""
+    shown = ""
     while True:
         known = _nodes(api)
         open_ones = [name for name in chosen if name in known and not _is_answered(known[name], before.get(name))]
@@ -74,9 +74,9 @@ def _wait_until_tested(
             return [known[name] for name in chosen if name in known]
         waiting = "; ".join(_describe_progress(known[name]) for name in open_ones[:SHOWN])
         more = f"; and {len(open_ones) - SHOWN} more" if len(open_ones) > SHOWN else ""
-        if waiting + more != told:
-            told = waiting + more
-            say(f"{len(chosen) - len(open_ones)} of {len(chosen)} tested; {told}")
+        if waiting + more != shown:
+            shown = waiting + more
+            say(f"{len(chosen) - len(open_ones)} of {len(chosen)} tested; {shown}")
         cli.sleep(POLL_SECONDS)
 
 

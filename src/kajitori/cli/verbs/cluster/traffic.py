@@ -207,8 +207,8 @@ def _say_what_is_missing(answer: Mapping[str, Any]) -> None:
     if not nodes["counted"]:
         say("No node is counted now: `kaji agent --report` on each node does that (docs/operate/network/traffic.md).")
     elif nodes["silentCount"]:
-        said = plural(nodes["silentCount"], "node")
-        say(f"{said} told nothing lately, so that this may be too little: {silent}")
+        silent_nodes = plural(nodes["silentCount"], "node")
+        say(f"{silent_nodes} told nothing lately, so that this may be too little: {silent}")
     if nodes["uncountedPods"]:
         say(
             f"{plural(nodes['uncountedPods'], 'Pod')} can't be counted: see kajitori_agent_uncounted_pods of each node."

@@ -21,8 +21,8 @@ def command(cli: Cli, nodes: tuple[str, ...]) -> None:
     """
     from kajitori.cli.lookup import node_path, require_nodes
 
-    told = Done()
+    report = Done()
     with cli.api() as api:
         for node in require_nodes(api, nodes):
-            told.add(api.post(node_path(node, "/uncordon"), {}))
-    told.finish()
+            report.add(api.post(node_path(node, "/uncordon"), {}))
+    report.finish()

@@ -210,8 +210,8 @@ def _print_members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     status = status_of(view)
     counts = status.get("members") or {}
     parts = run_words.count_words(view)
-    size, there = run_words.size_words(view), run_words.members_there(view)
-    total = f"{there} of {size}" if size else str(counts.get("total", 0))
+    size, present = run_words.size_words(view), run_words.members_there(view)
+    total = f"{present} of {size}" if size else str(counts.get("total", 0))
     heading(f"Members: {total}{' (' + ', '.join(parts) + ')' if parts else ''}")
     if 0 < counts.get("total", 0) <= _MEMBERS_SHOWN and not is_final(view):
         _every_member(cli, api, view)

@@ -98,13 +98,13 @@ def _wait_until_it_runs(cli: Cli, view: View) -> View:
     from kajitori.client.web_api import run_path
     from kajitori.errors import WrongState
 
-    told = False
+    explained = False
     while phase_of(view) != "Running":
         if is_final(view):
             raise WrongState(f"{view['name']} is {phase_of(view)}: nothing listens there")
-        if not told:
+        if not explained:
             say(f"{view['name']} is {phase_of(view)}; waits until it runs")
-            told = True
+            explained = True
         cli.sleep(_POLL_SECONDS)
         with cli.api() as api:
             view = api.get(run_path(view))

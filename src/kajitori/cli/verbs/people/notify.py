@@ -69,9 +69,9 @@ def add(cli: Cli, name: str, on: str | None, webhook: bool, no_test: bool, team:
         body["kinds"] = [word for word in on.split(",") if word]
     with fields_named({"name": "NAME", "url": "URL", "kinds": "--on"}), cli.api() as api:
         made = api.post(PATH, body, {"team": team})
-        told = Done()
-        told.add({"name": name}, **({"key": made["key"]} if made["key"] else {}))
-        told.finish()
+        report = Done()
+        report.add({"name": name}, **({"key": made["key"]} if made["key"] else {}))
+        report.finish()
         if made["key"] and cli.output is None:
             say(
                 f"its requests are signed (standardwebhooks.com) with this key, which is not shown again: {made['key']}"
@@ -152,10 +152,10 @@ def test(cli: Cli, name: str, team: str | None) -> int:
 
     with cli.api() as api:
         code = _test_channel(cli, api, name, team)
-    told = Done()
+    report = Done()
     if code == 0:
-        told.add({"name": name})
-    told.finish()
+        report.add({"name": name})
+    report.finish()
     return code
 
 

@@ -95,10 +95,10 @@ def remove(cli: Cli, names: tuple[str, ...], namespace: str | None) -> None:
 
     from kajitori.cli.many import Done
 
-    told = Done()
+    report = Done()
     with cli.api() as api:
         where = namespace or api.target.namespace
         for name in names:
             api.delete(f"/v1/tokens/{quote(name, safe='')}", {"namespace": where} if where else None)
-            told.add({"name": name})
-    told.finish()
+            report.add({"name": name})
+    report.finish()

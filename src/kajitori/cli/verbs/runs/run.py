@@ -225,14 +225,14 @@ def command(
         raise click.UsageError("--rank and --all-ranks exclude each other")
     _check_terminal_options(words, detach_keys, output, dry_run=dry_run)
     code = Code(cli, quiet=quiet)
-    said = RunWords(**words, borrowed=borrowed_words())
+    run_words = RunWords(**words, borrowed=borrowed_words())
     request = build_request(
-        said,
+        run_words,
         environment=cli.environment,
         folder=Path.cwd(),
         read_text=read_text_of,
         pack=code.pack,
-        template=template_of(cli, said.template),
+        template=template_of(cli, run_words.template),
     )
     if request.faults:
         raise all_faults(cli, request)

@@ -79,9 +79,9 @@ def create(
         if where := namespace or api.target.namespace:
             body["namespace"] = where
         api.post("/v1/secrets", body, {"replace": replace})
-    told = Done()
-    told.add({"name": name})
-    told.finish()
+    report = Done()
+    report.add({"name": name})
+    report.finish()
     say(f"use it: kaji run --secret {name} …")
 
 

@@ -102,10 +102,10 @@ def use(cli: Cli, name: str | None, nothing: bool) -> None:
     if (name is None) != nothing:
         raise click.UsageError("name a context, or say --none")
     choose(name, cli.runtime_dir)
-    told = Done()
+    report = Done()
     if name is not None:
-        told.add({"name": name})
-    told.finish()
+        report.add({"name": name})
+    report.finish()
     for variable in ("KAJI_SERVER", "KAJI_CONTEXT"):
         if cli.environment.get(variable):
             say(f"note: ${variable} is set, and counts before this choice")
