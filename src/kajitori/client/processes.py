@@ -49,7 +49,7 @@ class Process:
         }
 
 
-def read_processes(told: str) -> list[Process]:
+def read_processes(output: str) -> list[Process]:
     """Return the processes of a member, ordered by PID, without the shell that read /proc and its children.
 
     `told` holds the PID of that shell and of its parent, /proc/uptime, the page size, and then `stat` and `cmdline` of
@@ -57,7 +57,7 @@ def read_processes(told: str) -> list[Process]:
     shell's parent is not among them. If the parent is visible, the member shares the PIDs of its machine: then only
     descendants of that parent belong to the member.
     """
-    lines = told.split("\n", 3)
+    lines = output.split("\n", 3)
     try:
         shell, above = (int(word) for word in lines[0].split())
         uptime, page_bytes = float(lines[1].split()[0]), int(lines[2])
@@ -76,8 +76,8 @@ def read_processes(told: str) -> list[Process]:
     return [found[pid] for pid in sorted(shown) if pid not in looking]
 
 
-def _split_files(told: str) -> Iterator[tuple[tuple[int, str], str]]:
-    parts = _HEADER.split("\n" + told)
+def _split_files(output: str) -> Iterator[tuple[tuple[int, str], str]]:
+    parts = _HEADER.split("\n" + output)
     for index in range(1, len(parts) - 2, 3):
         yield (int(parts[index]), parts[index + 1]), parts[index + 2]
 

@@ -329,10 +329,10 @@ def loaded(folder: str, settings: dict[str, Any]) -> Any:
     """Return the function, or Unusable if this image is not one for it."""
     here = list(sys.version_info[:2])
     if settings["python"] != here:
-        theirs, ours = ".".join(map(str, settings["python"])), ".".join(map(str, here))
+        caller, image = ".".join(map(str, settings["python"])), ".".join(map(str, here))
         return Unusable(
-            f"the function was pickled by Python {theirs}, and the image has Python {ours}: "
-            f'name an image with Python {theirs}, such as image="python:{theirs}", or call it from Python {ours} '
+            f"the function was pickled by Python {caller}, and the image has Python {image}: "
+            f'name an image with Python {caller}, such as image="python:{caller}", or call it from Python {image} '
             "(a kaji up without a container engine runs the first python3 of its own PATH)"
         )
     with open(f"{folder}/{FUNCTION_FILE}", "rb") as file:

@@ -11,23 +11,23 @@ def ask_for_network(spec: SpecFilling, words: RunWords) -> None:
     if words.network == "host":
         spec.put("hostNetwork", True, "--network host")
     _ask_for_reach(spec, words)
-    for option, said in (("--publish", words.publish), ("--expose", words.expose)):
-        for word in said:
+    for option, values in (("--publish", words.publish), ("--expose", words.expose)):
+        for word in values:
             _ask_for_port(spec, word, option)
 
 
 def _ask_for_reach(spec: SpecFilling, words: RunWords) -> None:
     """Classes and ranges, with commas between them; `none` alone is an empty list."""
     given = (("from", words.allow_from, "--allow-from"), ("to", words.allow_to, "--allow-to"))
-    for name, said, option in given:
-        places = [place for word in said for place in word.split(",") if place]
+    for name, values, option in given:
+        places = [place for word in values for place in word.split(",") if place]
         none = ["none"] in (places, [words.network])
-        if words.network == "none" and said:
+        if words.network == "none" and values:
             hint = "leave one of them out"
-            spec.complain(option, f"{','.join(said)!r:.80}, but --network none allows nobody", said[0], hint)
-        elif said or none:
+            spec.complain(option, f"{','.join(values)!r:.80}, but --network none allows nobody", values[0], hint)
+        elif values or none:
             spec.mapping("network")[name] = [] if none else places
-            source = f"{option} {','.join(said)}" if said else "--network none"
+            source = f"{option} {','.join(values)}" if values else "--network none"
             spec.sources |= {"spec.network": source, f"spec.network.{name}": source}
 
 
