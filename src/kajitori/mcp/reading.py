@@ -28,8 +28,8 @@ async def whoami(session: Session, _: arguments.Nothing) -> answers.Server:
     """Return the person you act for, the server, the default namespace and the person's rights."""
     found = await session.get("/v1/whoami")
     sync = session.sync
-    told = {"server": sync.target.url, "namespace": sync.namespace, "version": __version__}
-    return answers.Server.model_validate({**found, **told, "changesAllowed": session.allows_changes})
+    connection = {"server": sync.target.url, "namespace": sync.namespace, "version": __version__}
+    return answers.Server.model_validate({**found, **connection, "changesAllowed": session.allows_changes})
 
 
 async def list_runs(session: Session, asked: arguments.ListRuns) -> answers.Runs:
@@ -94,8 +94,8 @@ async def explain_run(session: Session, asked: arguments.OfRun) -> answers.Expla
     details = {name: value for name, value in found.items() if name not in known | set(_SINGLE_FIELDS)}
     findings = (view.get("status") or {}).get("findings") or []
     line = answers.RunLine.of_view(view)
-    told = {name: found[name] for name in known & found.keys()}
-    return answers.Explanation.model_validate({"run": line, "findings": findings, "details": details, **told})
+    shared = {name: found[name] for name in known & found.keys()}
+    return answers.Explanation.model_validate({"run": line, "findings": findings, "details": details, **shared})
 
 
 async def why(session: Session, asked: arguments.Why) -> answers.Reason:
@@ -208,11 +208,11 @@ async def run_results(session: Session, asked: arguments.Results) -> answers.Run
     params = {"state": asked.state, "best": asked.best, "by": asked.by}
     found = await session.get(run_path(view, "/results"), params | _page_params(asked))
     lines = [answers.ResultLine.model_validate(row) for row in found["items"]]
-    told = {"results": lines, "by": found.get("by") or "", "order": found.get("order") or ""}
+    results = {"results": lines, "by": found.get("by") or "", "order": found.get("order") or ""}
     paged = _page_of(found)
     if not asked.state and not asked.best:
         paged["total"] = ((view.get("status") or {}).get("members") or {}).get("total")
-    return answers.RunResults.model_validate({**told, "names": found.get("names") or [], **paged})
+    return answers.RunResults.model_validate({**results, "names": found.get("names") or [], **paged})
 
 
 async def report(session: Session, asked: arguments.Report) -> answers.TimeReport:
@@ -227,9 +227,9 @@ async def report(session: Session, asked: arguments.Report) -> answers.TimeRepor
         found = await session.get("/v1/report", params | {"cluster": asked.by == "node"})
         about = f"sums by {asked.by}"
     known = {"since", "until", "ratio", "words"}
-    told = {name: found[name] for name in known & found.keys()}
+    shared = {name: found[name] for name in known & found.keys()}
     details = {name: value for name, value in found.items() if name not in known}
-    return answers.TimeReport.model_validate({"about": about, **told, "details": details})
+    return answers.TimeReport.model_validate({"about": about, **shared, "details": details})
 
 
 async def list_queue(session: Session, asked: arguments.ListQueue) -> answers.Queue:
