@@ -6,7 +6,7 @@ import Typography from "@mui/material/Typography";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, ensureDone } from "../api/client";
-import { MineField, MineForm } from "../mine/MineForm";
+import { ShortFormField, ShortForm } from "../form/ShortForm";
 import type { ShownRun } from "../run/findRun";
 import { isFinal } from "../run/status";
 import { CopyLine } from "../words/CopyLine";
@@ -44,15 +44,15 @@ export function ChangeDialog({ run, close }: { run: ShownRun; close: () => void 
         <Typography gutterBottom>
           {isFinal(run) ? "The change counts once it is resumed." : "Its members run on, and it keeps its place in the queue."} An empty field stands for the policy's default.
         </Typography>
-        <MineForm label="Limits" sent={sent} fields={FIELDS} send="Change" isComplete={Object.keys(body).length > 0} close={close}>
-          <MineField
+        <ShortForm label="Limits" sent={sent} fields={FIELDS} send="Change" isComplete={Object.keys(body).length > 0} close={close}>
+          <ShortFormField
             {...text("timeLimit")}
             label="Time limit"
             helperText={isSweep ? "Such as 12h, of each member that starts from now on" : "Such as 7d, counted from its start"}
             maxLength={32}
             autoFocus
           />
-          <MineField
+          <ShortFormField
             {...text("priority")}
             value={after.priority || DEFAULT}
             change={(chosen) => change({ priority: chosen === DEFAULT ? "" : chosen })}
@@ -65,10 +65,10 @@ export function ChangeDialog({ run, close }: { run: ShownRun; close: () => void 
                 {word === DEFAULT ? "policy's default" : word}
               </MenuItem>
             ))}
-          </MineField>
-          <MineField {...text("restarts")} label="Restarts" helperText="How often in all its program may fail and start again" maxLength={7} />
-          {isSweep && <MineField {...text("array")} label="Indices" helperText="More add members, fewer remove some; %64: 64 at once" maxLength={4096} />}
-        </MineForm>
+          </ShortFormField>
+          <ShortFormField {...text("restarts")} label="Restarts" helperText="How often in all its program may fail and start again" maxLength={7} />
+          {isSweep && <ShortFormField {...text("array")} label="Indices" helperText="More add members, fewer remove some; %64: 64 at once" maxLength={4096} />}
+        </ShortForm>
         {Object.keys(body).length > 0 && <CopyLine text={commandOf(namespace, name, before, after)} />}
       </DialogContent>
     </Dialog>

@@ -1,6 +1,4 @@
 import { describe, expect, it } from "vitest";
-import type { Fault } from "../api/client";
-import { faultIn, standBeside } from "./faults";
 import { chosenTime, costOf, outcomeOf, untilOf, type IdleRun } from "./idle/idle";
 import { KINDS, kindsInWords } from "./channels/kinds";
 
@@ -29,10 +27,4 @@ describe("a question about idle GPUs", () => {
 
 it("names the kinds of a channel, or all", () => {
   expect([kindsInWords(["failed", "idle"]), kindsInWords([...KINDS.keys()])]).toEqual(["failed, idle", "all messages"]);
-});
-
-it("shows faults beside their fields, and the others apart", () => {
-  const faults = [{ field: "url", message: "is no URL", hint: "write SCHEME://…" } as Fault];
-  expect([faultIn(faults, "url"), faultIn(faults, "name"), faultIn([], "url")]).toEqual(["is no URL; write SCHEME://…", "", ""]);
-  expect([standBeside(["url"], faults), standBeside(["name"], faults), standBeside(["url"], [])]).toEqual([true, false, false]);
 });

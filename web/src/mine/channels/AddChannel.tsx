@@ -5,7 +5,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, contentOf } from "../../api/client";
 import { KINDS } from "./kinds";
-import { MineField, MineForm } from "../MineForm";
+import { ShortFormField, ShortForm } from "../../form/ShortForm";
 import { OneTimeSecret } from "../tokens/OneTimeSecret";
 
 const FIELDS = ["name", "url"] as const;
@@ -37,9 +37,9 @@ export function AddChannel({ team, close }: { team: string; close: () => void })
       />
     );
   return (
-    <MineForm label="Add a channel" sent={adding} fields={FIELDS} send="Add" isComplete={name !== "" && url !== "" && kinds.length > 0} close={close}>
-      <MineField name="name" label="Name" placeholder="slack" value={name} change={setName} helperText="Runs choose it by this name." maxLength={40} autoComplete="off" autoFocus />
-      <MineField
+    <ShortForm label="Add a channel" sent={adding} fields={FIELDS} send="Add" isComplete={name !== "" && url !== "" && kinds.length > 0} close={close}>
+      <ShortFormField name="name" label="Name" placeholder="slack" value={name} change={setName} helperText="Runs choose it by this name." maxLength={40} autoComplete="off" autoFocus />
+      <ShortFormField
         name="url"
         type="password"
         label="URL"
@@ -71,6 +71,6 @@ export function AddChannel({ team, close }: { team: string; close: () => void })
           ))}
         </Box>
       </Box>
-    </MineForm>
+    </ShortForm>
   );
 }

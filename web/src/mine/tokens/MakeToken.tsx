@@ -5,7 +5,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, contentOf } from "../../api/client";
 import { exact } from "../../words/times";
-import { MineField, MineForm } from "../MineForm";
+import { ShortFormField, ShortForm } from "../../form/ShortForm";
 import { OneTimeSecret } from "./OneTimeSecret";
 
 type Role = "user" | "viewer";
@@ -33,15 +33,15 @@ export function MakeToken({ team, close }: { team: string; close: () => void }) 
     );
   }
   return (
-    <MineForm label="Make a token" sent={making} fields={FIELDS} send="Make it" isComplete={name !== "" && ttl !== ""} close={close}>
-      <MineField name="name" label="For" placeholder="ci" value={name} change={setName} helperText="The robot's name. One that exists gets a further token." maxLength={63} autoComplete="off" autoFocus />
+    <ShortForm label="Make a token" sent={making} fields={FIELDS} send="Make it" isComplete={name !== "" && ttl !== ""} close={close}>
+      <ShortFormField name="name" label="For" placeholder="ci" value={name} change={setName} helperText="The robot's name. One that exists gets a further token." maxLength={63} autoComplete="off" autoFocus />
       <Box sx={{ display: "flex", flexWrap: "wrap", gap: 3 }}>
         <TextField select size="small" label="It may" value={role} onChange={(event) => setRole(event.target.value as Role)} sx={{ minWidth: 200 }}>
           <MenuItem value="user">see and start runs</MenuItem>
           <MenuItem value="viewer">see runs</MenuItem>
         </TextField>
-        <MineField name="ttl" label="Valid for" value={ttl} change={setTtl} maxLength={20} sx={{ width: 120 }} />
+        <ShortFormField name="ttl" label="Valid for" value={ttl} change={setTtl} maxLength={20} sx={{ width: 120 }} />
       </Box>
-    </MineForm>
+    </ShortForm>
   );
 }

@@ -27,8 +27,8 @@ interface Properties {
 
 const Faults = createContext<readonly Fault[]>([]);
 
-/** A form of the page about the signed-in person. A fault is shown beside its field, or below all fields if it is about none of them. */
-export function MineForm({ label, sent, fields, send, isComplete, close, children }: Properties) {
+/** A form with a few fields. A fault is shown beside its field, or below all fields if it is about none of them. */
+export function ShortForm({ label, sent, fields, send, isComplete, close, children }: Properties) {
   const faults = sent.error instanceof Refused ? sent.error.faults : [];
   const problem = standBeside(fields, faults) ? null : sent.error;
   return (
@@ -65,7 +65,7 @@ type FieldProperties = Omit<TextFieldProps, "name" | "onChange" | "error" | "slo
 };
 
 /** A text of the form, with what the server says is wrong with it. */
-export function MineField({ name, change, helperText, maxLength, autoComplete, ...others }: FieldProperties) {
+export function ShortFormField({ name, change, helperText, maxLength, autoComplete, ...others }: FieldProperties) {
   const fault = faultIn(useContext(Faults), name);
   return (
     <TextField
