@@ -14,8 +14,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
-from kajitori.client.client import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Client, Progress, Run, RunProperties
+from kajitori.client.client import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Client, Run, RunProperties
 from kajitori.client.models import CommandOutput, Event, Explanation, Member, Outlook, Result, RunState, Series
+from kajitori.client.phases import PhaseReporter
 from kajitori.client.streams import GIVE_UP_SECONDS
 from kajitori.client.submit.keywords import RunOptions
 from kajitori.errors import Unavailable
@@ -136,7 +137,7 @@ class AsyncClient:
         """Wait until a run has ended and return it. Raises TimeoutError after `timeout` seconds, NotFound if the run is
         deleted, and Unavailable if the server is away for two minutes. `progress` is as for `Client.wait`."""
         found = await self.get(run) if isinstance(run, str) else run
-        tell = Progress(progress)
+        tell = PhaseReporter(progress)
         until = None if timeout is None else time.monotonic() + timeout
         pause, away_since = FIRST_PAUSE_SECONDS, None
         while True:

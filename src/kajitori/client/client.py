@@ -13,6 +13,7 @@ import msgspec
 
 from kajitori.client.lookup import find_run
 from kajitori.client.models import CommandOutput, Event, Explanation, Member, Outlook, Result, RunState, Series
+from kajitori.client.phases import PhaseReporter
 from kajitori.client.streams import LogReader, Outage, Patience, events, watch
 from kajitori.client.submit.keywords import RunOptions
 from kajitori.client.target import Target, target_of
@@ -302,7 +303,7 @@ class Client:
         TimeoutError after `timeout` seconds, and NotFound if the run is deleted.
         """
         found = self._resolve_run(run)
-        tell = Progress(progress)
+        tell = PhaseReporter(progress)
         outage = Outage(tell.say, found.name, "the run itself goes on") if progress else None
         if timeout is None:
             for view in watch(self._api, _key(found.state), outage):
@@ -463,41 +464,6 @@ class Client:
             template=None if words.template is None else sending.template_spec(self._api, words.template),
         )
         return sending.at_home(request, self.namespace), packs[0] if packs else None
-
-
-class Progress:
-    """Tells each change of a run's phase once, as a line of plain text."""
-
-    def __init__(self, progress: bool | Callable[[str], None]) -> None:
-        self._say = progress if callable(progress) else _print if progress else None
-        self._told = ""
-
-    def say(self, text: str) -> None:
-        if self._say is not None:
-            self._say("".join(char if char.isprintable() else " " for char in text))
-
-    def show(self, state: RunState) -> None:
-        words = progress_words(state)
-        if words != self._told:
-            self._told = words
-            self.say(words)
-
-
-def progress_words(state: RunState) -> str:
-    """Return a line about the phase of a run: `bert: Running, 3 of 4 members run`."""
-    counts = state.status.get("members") or {}
-    total = counts.get("total", 1)
-    words = f"{state.name}: {state.phase}"
-    if state.phase == "Running" and total > 1:
-        done = counts.get("succeeded", 0)
-        return f"{words}, {counts.get('running', 0)} of {total} members run" + (f", {done} are done" if done else "")
-    if state.reason:
-        words += f" ({state.reason})"
-    return f"{words}: {state.message}" if state.message else words
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 (a notebook has no other place for it)
 
 
 def _key(state: RunState) -> dict[str, Any]:

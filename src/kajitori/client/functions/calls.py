@@ -148,7 +148,7 @@ class CallQueue:
                     f"call {call} of {self.run.name} has no result: {self._over}", hint=self._hint_about_end()
                 )
             if left < 0:
-                from kajitori.client.client import progress_words
+                from kajitori.client.phases import progress_words
 
                 words = progress_words(self.run.state)
                 raise TimeoutError(f"call {call} of {self.run.name} has not ended after {timeout:g} s; {words}")
