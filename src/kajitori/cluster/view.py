@@ -26,6 +26,7 @@ from kajitori.core.nodes.preflight import policy_for_tests
 from kajitori.core.nodes.provisioning import Pool
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
+from kajitori.core.pods.networks import UNKNOWN_DNS, ClusterDns
 from kajitori.core.policy.file import Policy
 from kajitori.core.queue.explain import Use
 from kajitori.core.spec.draft import Draft, read_draft
@@ -43,7 +44,8 @@ REMEMBERED_DECISIONS = 1024
 class ClusterView:
     """The cluster at this moment. Facts about nodes and occupancy are kept between questions and follow the mirror."""
 
-    def __init__(self, mirror: Mirror, policy: PolicyFile) -> None:
+    def __init__(self, mirror: Mirror, policy: PolicyFile, dns: ClusterDns = UNKNOWN_DNS) -> None:
+        self._dns = dns
         self._mirror = mirror
         self._policy = policy
         self._policy_version = 0
@@ -255,6 +257,7 @@ class ClusterView:
             table=self.possible_table(),
             admitted=was_admitted(run),
             promised_restarts=promised_restarts(status.findings) if status is not None else 0,
+            dns=self._dns,
         )
 
 

@@ -23,6 +23,7 @@ from kajitori.controllers.records.results import ResultKeeper
 from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.controllers.runs.claims import StartingClaims
 from kajitori.controllers.runs.memory_kills import NodeMemoryKills
+from kajitori.controllers.runs.network_names import NameKeeper
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.readers import FolderReaders
@@ -58,6 +59,7 @@ class RunParts:
     key: SigningKey
     """Signs members and their tickets."""
     networks: NetworkKeeper
+    names: NameKeeper
     claims: StartingClaims
     budgets: BudgetKeeper
     node_victims: NodeMemoryKills

@@ -168,6 +168,8 @@ class Reconciler:
         # 4. Carry the step out.
         if admitted.life.sweep is not None:
             step = self._start_removals(run, step, observed.pods)
+        if not admitted.life.deleting:  # before the status says that the run runs
+            await self._runs.names.keep(run, admitted.spec, pods)
         await self._perform(key, run, admitted, step, observed.members)
 
     async def _observe(
@@ -467,8 +469,10 @@ class Reconciler:
 
     def _forget_run(self, key: Key) -> None:
         known = self._decided.pop(key, None)
-        if known is not None and self._records.evidence is not None:
-            self._records.evidence.forget(known[0][0])
+        if known is not None:
+            self._runs.names.forget(known[0][0])
+            if self._records.evidence is not None:
+                self._records.evidence.forget(known[0][0])
         self._runs.statuses.forget(key)
         self._runs.claims.forget(key)
         self._work.forget(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
@@ -13,6 +14,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.options.parts import ControllerOptions
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.tls_files import ServingCertificate, followed
+from kajitori.core.pods.networks import UNKNOWN_DNS, ClusterDns, read_cluster_dns
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.parts.leader import candidate
 from kajitori.entrypoints.parts.members_start import members_start
@@ -61,7 +63,7 @@ def controller(options: ControllerOptions) -> int:
             metrics.add_gauge(REQUESTS_AT_A_TIME, lambda: client.limiter.window.size)
             metrics.add_gauge(POLICY_FAULTS, lambda: len(policy.current().faults))
             await mirror.wait_synced()
-            view = ClusterView(mirror, policy)
+            view = ClusterView(mirror, policy, _own_dns())
             say(f"Kajitori's controller is at work; metrics and probes: {probes.url}")
 
             async def lead(over: asyncio.Event) -> None:
@@ -83,6 +85,14 @@ def controller(options: ControllerOptions) -> int:
             await leadership.lead(lead, stop)
 
     return run_until_told(work(), options, may_lead=True)
+
+
+def _own_dns() -> ClusterDns:
+    """Return the DNS that this process uses: inside of a cluster it is the cluster's."""
+    try:
+        return read_cluster_dns(Path("/etc/resolv.conf").read_text())
+    except OSError:
+        return UNKNOWN_DNS
 
 
 def _not_ready(mirror: Mirror) -> str:

@@ -20,12 +20,11 @@ from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori import errors
 from kajitori.embedded.controller_manager import ControllerManager
-from kajitori.embedded.controllers.endpoints import ENDPOINT_SLICES
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
-from kajitori.kube.resources import BUDGETS, CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
+from kajitori.kube.resources import BUDGETS, CLAIMS, ENDPOINT_SLICES, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
 
 pytestmark = pytest.mark.conformance
 

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.servers.kube_server import KubeServer
+from tests.harness.waiting import until
 
-from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.core.pods.reach import Reach, network_rules
 from kajitori.core.policy.file import parse_policy
@@ -19,7 +20,7 @@ from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.resources import NETWORK_POLICIES
+from kajitori.kube.resources import ENDPOINT_SLICES, NETWORK_POLICIES, SERVICES
 
 pytestmark = pytest.mark.conformance
 
@@ -125,3 +126,49 @@ async def test_no_member_starts_without_its_network_policy(cluster: Cluster) -> 
     await cluster.until(lambda: cluster.status("bert").reason == Reason.ADMISSION, "it says so")
     assert "NetworkPolicy bert belongs to something else" in cluster.status("bert").message
     assert not cluster.pods("bert")
+
+
+async def names_of(cluster: Cluster) -> dict[str, set[str]]:
+    """Return the runs to which each name leads, by the network's Service and the name."""
+    found: dict[str, set[str]] = {}
+    for one in (await cluster.client.list(ENDPOINT_SLICES, cluster.namespace)).items:
+        labels = one["metadata"]["labels"]
+        for endpoint in one["endpoints"] or () if names.LABEL_RUN in labels else ():
+            network = labels["kubernetes.io/service-name"][-8:]
+            found.setdefault(f"{network}/{endpoint.get('hostname')}", set()).add(labels[names.LABEL_RUN])
+    return found
+
+
+async def test_runs_find_each_other_in_their_networks_alone(cluster: Cluster) -> None:
+    """Two networks of a namespace may both have a `db`. The names are there once a run runs, follow it to its next
+    attempt, also under the next leader, and are deleted with it; the network with its last run."""
+    first = cluster.start_controller()
+    shop, blog = ([{"name": network, "aliases": ["db"]}] for network in ("shop", "blog"))
+    await cluster.submit("shop-db", networks=shop)
+    await cluster.submit("blog-db", networks=blog)
+    await cluster.submit("shop-web", type="service", replicas=2, networks=[{"name": "shop"}])
+    for run in ("shop-db", "blog-db", "shop-web"):
+        await cluster.reaches(run, Phase.RUNNING)
+    a, b = (names.network_service(network) for network in ("shop", "blog"))
+    wanted = {f"{a[-8:]}/db": {"shop-db"}, f"{a[-8:]}/shop-db": {"shop-db"}, f"{a[-8:]}/shop-web": {"shop-web"}}
+    assert await names_of(cluster) == wanted | {f"{b[-8:]}/db": {"blog-db"}, f"{b[-8:]}/blog-db": {"blog-db"}}
+    service = await cluster.client.get(SERVICES, a, cluster.namespace)
+    assert {owner["name"] for owner in service["metadata"]["ownerReferences"]} == {"shop-db", "shop-web"}
+    with pytest.raises(NotFound):
+        await cluster.client.get(SERVICES, "shop-db", cluster.namespace)
+    await cluster.kill_controller(first)
+    cluster.start_controller()
+    await cluster.change("shop-db", stopped=True)
+    await cluster.reaches("shop-db", Phase.STOPPED)
+    assert f"{a[-8:]}/db" not in await names_of(cluster)
+    await cluster.change("shop-db", stopped=False, resumes=1)
+    await cluster.reaches("shop-db", Phase.RUNNING)
+    assert (await names_of(cluster))[f"{a[-8:]}/db"] == {"shop-db"}
+    for run in ("shop-db", "shop-web", "blog-db"):
+        await cluster.client.delete(RUNS, run, cluster.namespace)
+
+    async def all_is_gone() -> bool:
+        services = {one["metadata"]["name"] for one in (await cluster.client.list(SERVICES, cluster.namespace)).items}
+        return not services & {a, b} and not await names_of(cluster)
+
+    await until(all_is_gone, "networks and names are deleted with their runs")

@@ -10,7 +10,7 @@ import pytest
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.run import name_fault
 from kajitori.docker.translation.container import ANNOTATION
-from kajitori.docker.translation.creation import EmptyFolders, read_creation
+from kajitori.docker.translation.creation import EmptyFolders, put_networks, read_creation
 from kajitori.docker.translation.request import Creation, run_name
 from kajitori.errors import InvalidInput
 
@@ -169,6 +169,18 @@ def test_networks_and_their_options_are_noted_as_the_client_gave_them() -> None:
     assert notes["Networks"] == {"shop": ["web"], "bridge": []}
     assert notes["DriverOpts"] == {"shop": {"a": "b"}}
     assert creation().notes["Networks"] == {"bridge": []}
+
+
+def test_networks_of_clients_become_networks_of_the_run() -> None:
+    """The container's own name counts too, if its run has another one. A name that no DNS knows is answered."""
+    made = creation("My_web")
+    put_networks(made, {"shop": ["web", "My-Web", "a_b", "web"], "bridge": ["x"]})
+    assert made.spec["networks"] == [{"name": "shop", "aliases": ["web", "my-web"]}]
+    assert "my_web, a_b can't be found by this name" in made.warnings[0]
+    assert made.warnings[1].startswith("--network-alias x: only in networks that were made")
+    plain = creation("web")
+    put_networks(plain, {"shop": ["web"], "bridge": []})
+    assert (plain.spec["networks"], plain.warnings) == ([{"name": "shop"}], [])
 
 
 def test_without_network_a_run_may_connect_to_nothing() -> None:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from kajitori.client.submit.filling import SpecFilling
 from kajitori.client.submit.run_options import RunWords
+from kajitori.core.documents.fields import BUILT_IN_NETWORKS
 
 
 def ask_for_network(spec: SpecFilling, words: RunWords) -> None:
     """Write into the spec the ports, `--network` and the peers that members may reach or be reached by."""
     if words.network == "host":
         spec.put("hostNetwork", True, "--network host")
+    if words.network in (None, *BUILT_IN_NETWORKS):
+        if words.network_alias:
+            hint = "name one: --network NAME; all runs of the namespace that name the same one find each other by name"
+            spec.complain("--network-alias", "is a name in a network, and there is none", words.network_alias[0], hint)
+    else:
+        use: dict[str, object] = {"name": words.network}
+        networks = spec.items("networks")
+        where = f"spec.networks[{len(networks)}]"
+        spec.sources |= {where: "--network", f"{where}.name": "--network", f"{where}.aliases": "--network-alias"}
+        networks.append(use | ({"aliases": list(words.network_alias)} if words.network_alias else {}))
     _ask_for_reach(spec, words)
     for option, values in (("--publish", words.publish), ("--expose", words.expose)):
         for word in values:

@@ -77,7 +77,9 @@ DOCKER = (
     _borrowed("--add-host", "the cluster resolves names", f"use the address itself, or {_ASK}"),
     _borrowed("--dns --dns-option --dns-opt --dns-search", "the cluster's name servers are used", _LEAVE_OUT),
     _borrowed("--ip --ip6 --link-local-ip --mac-address", "the cluster assigns addresses", f"{_LEAVE_OUT}: use names"),
-    _borrowed("--link --network-alias", "a run is reached by its own name", "--name NAME, and -p PORT"),
+    _borrowed(
+        "--link", "runs find each other by name in a network", "--network NAME for both, and --network-alias ALIAS"
+    ),
     _borrowed("-P --publish-all", "ports are named one by one", "-p 8888", is_flag=True),
     _borrowed(
         "--cpu-period --cpu-quota --cpu-rt-period --cpu-rt-runtime --cpuset-cpus --cpuset-mems",

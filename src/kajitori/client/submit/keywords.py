@@ -71,6 +71,7 @@ class RunOptions(TypedDict, total=False):
     stuck_after: str
     on_stuck: str
     network: str
+    network_aliases: Sequence[str]
     allow_from: Sequence[str]
     allow_to: Sequence[str]
     node_selector: Mapping[str, str]
@@ -88,6 +89,7 @@ _PLURALS = {
     "secrets": "secret",
     "ports": "publish",
     "tolerations": "toleration",
+    "network_aliases": "network_alias",
 }
 _KEYWORD_OF = {f"--{option}": keyword for keyword, option in _PLURALS.items()} | {"--rm": "remove"}
 _KNOWN = {field.name for field in fields(RunWords)}

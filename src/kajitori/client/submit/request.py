@@ -195,10 +195,6 @@ class _Builder:
             else:
                 hint = f"say {option.instead}" if option.instead.startswith("-") else option.instead
                 self.spec.complain(name, option.why, value, hint)
-        if words.network not in (None, "host", "none", "bridge", "default"):
-            hint = "members of a run always reach each other; --network host shares the node's network, "
-            hint += "--allow-to and --allow-from say whom else it may reach and who may reach it"
-            self.spec.complain("--network", f"there is no network {words.network!r:.80}", words.network or "", hint)
 
     def _write_program(self) -> None:
         words = self.words

@@ -58,6 +58,7 @@ class RunWords:
     toleration: Sequence[str] = ()
     privileged: bool = False
     network: str | None = None
+    network_alias: Sequence[str] = ()
     allow_from: Sequence[str] = ()
     allow_to: Sequence[str] = ()
     restart: str | None = None

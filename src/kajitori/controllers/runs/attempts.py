@@ -16,6 +16,7 @@ from kajitori.cluster.objects import Claim, Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.belongings import ensure_of_run, owning_run
+from kajitori.controllers.runs.network_names import ensure_networks
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.admission.refused_pods import (
@@ -26,6 +27,7 @@ from kajitori.core.admission.refused_pods import (
 )
 from kajitori.core.gang import DeleteMember, DeleteMembers, HoldMember, ReleaseMember, node_by_rank
 from kajitori.core.pods import manifests
+from kajitori.core.pods.networks import has_own_service
 from kajitori.core.pods.tickets import run_of_signed_member
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.run import RunSpec
@@ -83,10 +85,12 @@ class StartRefused(Exception):
 async def prepare(
     client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None, nodes: int
 ) -> None:
-    """Create what the members of all attempts share: the Service for their names, and the claim of their checkpoint.
-    `nodes` is the number of nodes of this attempt. Raises StartRefused."""
+    """Create what the members of all attempts share: the Service for their names, those of their networks, and the
+    claim of their checkpoint. `nodes` is the number of nodes of this attempt. Raises StartRefused."""
     namespace = run.metadata.namespace
-    if spec.array is None:  # members of a sweep do not look up each other's names
+    with _refusals_of({"kind": SERVICES.kind, "metadata": {"name": "of a network"}}):
+        await ensure_networks(client, run, spec)
+    if has_own_service(spec):
         service = manifests.headless_service(
             run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
         )

@@ -60,7 +60,7 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
     if faults:
         raise Refused(faults)
     # 3. Build what all members have in common.
-    template = pod_template(spec, policy, resolved, run, findings)
+    template = pod_template(spec, policy, resolved, run, findings, facts.dns)
     return Decision(
         template=template,
         request=member,

@@ -13,6 +13,7 @@ from kajitori.core.gang.memory import EarlierRun, add_earlier_peaks
 from kajitori.core.gpus.offers import BY_CLAIM, GpuWay
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes
 from kajitori.core.placement.snapshot import CPU, MEMORY, NodeTable
+from kajitori.core.pods.networks import UNKNOWN_DNS, ClusterDns
 from kajitori.core.pods.reach import Reach, is_isolated, reach_of
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved
 from kajitori.core.policy.model import Policy
@@ -64,6 +65,8 @@ class Facts:
     """Number of default restarts that the findings in the run's status promise."""
     earlier: tuple[EarlierRun, ...] = ()
     """Earlier runs of the same kind with a known memory peak, newest first."""
+    dns: ClusterDns = UNKNOWN_DNS
+    """The cluster's DNS, for runs in networks."""
 
 
 def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> Resolved:

@@ -74,6 +74,13 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _NOT_OVER = ("/", "/proc", "/sys", "/dev")
 """Paths that the container runtime mounts itself. Nothing below /proc can be mounted over either."""
 _LABEL, _DNS_LABEL_HINT = "self.matches('^[-a-z0-9]+$')", "use at most 63 lower-case letters, digits and dashes"
+BUILT_IN_NETWORKS = ("host", "none", "bridge", "default")
+"""Words of Docker's option `--network` that are no networks in which programs find each other by name."""
+_NETWORK_NAME = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*", re.ASCII)
+_NETWORK, _NETWORK_HINT = (
+    "self.matches('^[A-Za-z0-9][-_.A-Za-z0-9]*$')",
+    "use at most 128 letters, digits, '-', '_' and '.', and begin with a letter or digit",
+)
 _ABSOLUTE, _ABSOLUTE_HINT = "self.startsWith('/')", "begin it with /"
 _USER = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?", re.ASCII)
 _MAX_ID = 2**31 - 1
@@ -109,6 +116,14 @@ def _duration_above_zero(value: Any) -> int:
 def _dns_label(text: str) -> str:
     if texts.dns_label(text):
         raise FieldError(f"{text!r:.80} is not a valid name", _DNS_LABEL_HINT)
+    return text
+
+
+def _network_name(text: str) -> str:
+    if not _NETWORK_NAME.fullmatch(text) or len(text) > 128:
+        raise FieldError(f"{text!r:.80} is not a valid name for a network", _NETWORK_HINT)
+    if text in BUILT_IN_NETWORKS:
+        raise FieldError(f"{text} is a word of --network with a meaning of its own", "choose another name")
     return text
 
 
@@ -254,6 +269,7 @@ DurationAboveZero = Annotated[
 ]
 
 DnsLabel = Annotated[str, AfterValidator(_dns_label), _text_schema(63, _LABEL, _DNS_LABEL_HINT)]
+NetworkName = Annotated[str, AfterValidator(_network_name), _text_schema(128, _NETWORK, _NETWORK_HINT)]
 ObjectName = Annotated[str, AfterValidator(_dns_subdomain), _text_schema(253)]
 EnvName = Annotated[str, AfterValidator(_env_name), _text_schema(1024)]
 UserEnvName = Annotated[str, AfterValidator(_user_env_name), _text_schema(1024)]

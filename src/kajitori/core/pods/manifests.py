@@ -271,8 +271,13 @@ def _of_run(run_name: str, namespace: str, run_uid: str) -> Manifest:
             names.LABEL_RUN: run_name,
             names.LABEL_RUN_UID: run_uid,
         },
-        "ownerReferences": [{"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run_name, "uid": run_uid}],
+        "ownerReferences": [owner_reference(run_name, run_uid)],
     }
+
+
+def owner_reference(run_name: str, run_uid: str) -> Manifest:
+    """Return the owner reference of an object that is deleted with a run, and is no member of it."""
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run_name, "uid": run_uid}
 
 
 def priority_class() -> Manifest:

@@ -15,6 +15,7 @@ from kajitori.core.pods.mounts import (
     mount_first_step_files,
     mount_metrics,
 )
+from kajitori.core.pods.networks import UNKNOWN_DNS, ClusterDns, dns_settings
 from kajitori.core.pods.reach import is_isolated
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.pods.step_container import slots, step_container
@@ -33,7 +34,14 @@ TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 _SECRET_LOOKING = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
 
 
-def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity, findings: Findings) -> Manifest:
+def pod_template(
+    spec: RunSpec,
+    policy: Policy,
+    resolved: Resolved,
+    run: RunIdentity,
+    findings: Findings,
+    dns: ClusterDns = UNKNOWN_DNS,
+) -> Manifest:
     """Return `metadata` and `spec` of all members' Pods, without the parts that differ between members.
 
     Every addition or change by the policy becomes a finding.
@@ -48,7 +56,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     # 2. Describe the container of the user's program, the Pod around it, and the first step before it.
     env = _environment(spec, policy, resolved, checkpoint_path, findings)
     container = _user_container(spec, policy, resolved, env, mounts, findings)
-    pod = _pod_spec(spec, policy, resolved, container, mounts)
+    pod = _pod_spec(spec, policy, resolved, container, mounts) | dns_settings(spec, run.namespace, dns)
     if has_first_step:
         _add_first_step(pod, container, spec, policy, resolved)
     if spec.sweep is not None:
@@ -156,6 +164,8 @@ def _metadata(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentit
         annotations[names.ANNOTATION_OWNER] = run.owner
     if not resolved.reach.is_open:
         annotations[names.ANNOTATION_NETWORK] = str(resolved.reach)
+    if spec.networks:
+        annotations[names.ANNOTATION_NETWORKS] = ",".join(names.network_service(use.name) for use in spec.networks)
     if is_isolated(resolved.reach, policy, alone=spec.is_alone):
         annotations[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if spec.is_alone else names.ISOLATION_MEMBERS
     if resolved.gpus and resolved.gpu_way != GpuWay():

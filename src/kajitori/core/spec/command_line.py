@@ -144,6 +144,10 @@ class _Writer:
     def network(self) -> None:
         if self.rest.pop("hostNetwork", False):
             self.head.append("--network=host")
+        if len(networks := self.rest.get("networks", ())) == 1:
+            self.add("--network", networks[0].get("name"))
+            self.add_all("--network-alias", networks[0].get("aliases", ()))
+            del self.rest["networks"]
         access = self.rest.pop("network", None) or {}
         for key, option in (("from", "--allow-from"), ("to", "--allow-to")):
             if access.get(key) is not None:

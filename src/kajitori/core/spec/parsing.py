@@ -55,6 +55,7 @@ def _faults_of_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault
     yield from _stuck_conflicts(spec, where)
     yield from _input_conflicts(spec, where)
     yield from _after_conflicts(spec, where)
+    yield from _network_conflicts(spec, where)
     if spec.launcher == "mpi":
         if not spec.command and not spec.args:
             message = "launcher mpi needs a command, because Kajitori cannot read the image's entrypoint"
@@ -83,6 +84,24 @@ def _faults_of_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault
             message = "a toleration with operator Equal needs a key"
             yield "tolerations", Fault(field, message, hint="set key to the taint's key")
     yield from _size_conflicts(spec, where)
+
+
+def _network_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    if spec.networks and spec.host_network:
+        message = "a run that uses the network of its node is in no other network"
+        yield "networks", Fault(f"{where}.networks", message, hint="leave out networks or hostNetwork")
+    seen: set[str] = set()
+    for index, use in enumerate(spec.networks):
+        field = f"{where}.networks[{index}]"
+        if use.name in seen:
+            yield "networks", Fault(f"{field}.name", f"{use.name} is listed twice", use.name, "list it once")
+        seen.add(use.name)
+        if "localhost" in use.aliases:
+            message = "localhost is the member itself"
+            yield "networks", Fault(f"{field}.aliases", message, "localhost", "choose another name")
+        if use.aliases and spec.array is not None:
+            message = "members of a sweep have no names: a name would lead to a different one each time"
+            yield "networks", Fault(f"{field}.aliases", message, use.aliases[0], "leave out aliases or array")
 
 
 def _size_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:

@@ -17,12 +17,14 @@ from kajitori.core.documents.fields import (
     Memory,
     MemoryLimit,
     MountPath,
+    NetworkName,
     ObjectName,
     UserEnvName,
     rules,
 )
 
 SHM_PATH = "/dev/shm"
+MAX_ALIASES = 32
 MAX_FILES = 256
 """Most files of a run: each is a mount of its own."""
 
@@ -141,6 +143,17 @@ class FileUse(Document):
     mode: Annotated[str, Field(min_length=3, max_length=3, pattern="^[0-7]{3}$")] = "644"
     """Permissions as three octal digits. The owner is the program's user if the run names one, else the user of
     Kajitori's image."""
+
+
+class RunNetwork(Document):
+    """A network in which the run and others of its namespace find each other by name. Docker's networks, and so those
+    of Compose, become such networks. It restricts no connections; see network for that."""
+
+    name: NetworkName
+    """Any name; all runs of the namespace that write the same name are in one network."""
+    aliases: list[DnsLabel] = Field(default_factory=list, max_length=MAX_ALIASES)
+    """Names that lead to the run in this network, in addition to the run's own name. Several runs may have the same
+    one. They lead to rank 0 of a gang, and to all members of a service."""
 
 
 class FilesUse(Document):

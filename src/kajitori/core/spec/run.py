@@ -30,7 +30,16 @@ from kajitori.core.spec.array import MAX_TEXT as MAX_ARRAY_TEXT
 from kajitori.core.spec.array import Array, parse_array
 from kajitori.core.spec.network_access import NetworkAccess
 from kajitori.core.spec.notify import Notify
-from kajitori.core.spec.parts import Checkpoint, CodeUse, FilesUse, Resources, SecretUse, Toleration, VolumeUse
+from kajitori.core.spec.parts import (
+    Checkpoint,
+    CodeUse,
+    FilesUse,
+    Resources,
+    RunNetwork,
+    SecretUse,
+    Toleration,
+    VolumeUse,
+)
 from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
 from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Fault, FieldError, InvalidInput
@@ -62,6 +71,7 @@ def _run_name(text: str) -> str:
 RunName = Annotated[str, AfterValidator(_run_name), Field(max_length=RUN_NAME_MAX_LENGTH)]
 
 MAX_REPLICAS = 99_999
+MAX_NETWORKS = 8
 MAX_WORDS = 4096
 MAX_VARIABLES = 1024
 MAX_RESTARTS = 1_000_000
@@ -229,6 +239,10 @@ class RunSpec(Document):
     """Use the network of the node, if the policy allows it."""
     network: NetworkAccess | None = None
     """Addresses that may connect to members, and that members may connect to. Left out: the policy's default."""
+    networks: list[RunNetwork] = Field(default_factory=list, max_length=MAX_NETWORKS)
+    """Networks in which this run and others find each other by name. In them the run's own name leads to it, too, and
+    outside of them no name does, unless it is a gang. Without networks, the run's name leads to it in the whole
+    namespace."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
     """Place members only on nodes with these labels."""
     tolerations: list[Toleration] = Field(default_factory=list, max_length=64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import NamedTuple
 
 GROUP = "kajitori.dev"
@@ -36,6 +37,11 @@ ANNOTATION_NETWORK = f"{GROUP}/network"
 ANNOTATION_ISOLATION = f"{GROUP}/isolation"
 """On Pods of a run without any network access (`--network none`): LOOPBACK or MEMBERS. NetworkPolicies have no effect
 on a node that runs plain processes, so its kubelet isolates such Pods itself or refuses them."""
+ANNOTATION_NETWORKS = f"{GROUP}/networks"
+"""On Pods of a run that is in networks (`spec.networks`): the Services of these networks, with commas between them. A
+kubelet of Kajitori's own writes the names in them to the Pod's /etc/hosts."""
+ANNOTATION_NETWORK_NAME = f"{GROUP}/network-name"
+"""On the Service of a network: the network's name, as users write it."""
 ANNOTATION_NOTEBOOK_PORT = f"{GROUP}/notebook-port"
 """On a notebook's Pod: the port at which its program expects the notebook's token."""
 ANNOTATION_TENSORBOARD = f"{GROUP}/tensorboard"
@@ -158,6 +164,14 @@ def member_labels(run: str, run_uid: str, attempt: int, rank: int) -> dict[str, 
         LABEL_ATTEMPT: str(attempt),
         LABEL_RANK: str(rank),
     }
+
+
+NETWORK_PREFIX = "kaji-net-"
+
+
+def network_service(network: str) -> str:
+    """Return the name of a network's Service. It is longer than the name of any run, so no run's Service has it."""
+    return f"{NETWORK_PREFIX}{sha256(network.encode()).hexdigest()[:RUN_NAME_MAX_LENGTH]}"
 
 
 def read_gpus(written: str) -> tuple[int, str]:

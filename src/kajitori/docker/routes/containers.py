@@ -15,7 +15,7 @@ from kajitori.docker.platform import run_path
 from kajitori.docker.routes.absent import BUILDER_NAME, no_builds
 from kajitori.docker.routes.networks import network_of
 from kajitori.docker.translation.container import Container, seconds_of
-from kajitori.docker.translation.creation import EmptyFolders, read_creation
+from kajitori.docker.translation.creation import EmptyFolders, put_networks, read_creation
 from kajitori.docker.translation.filters import (
     CONTAINER_FILTERS,
     check_container_filters,
@@ -73,6 +73,7 @@ async def create(request: web.Request) -> web.Response:
     except NotFound as error:  # Docker's client would take a NotFound for one of the image, and pull it
         raise InvalidInput.one("", error.message, hint="docker network create NAME") from error
     creation.notes["Networks"] = found
+    put_networks(creation, found)
     try:
         container = await engine.create(creation)
     except AlreadyExists as error:

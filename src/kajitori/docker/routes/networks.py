@@ -1,4 +1,5 @@
-"""Networks, which exist for clients alone: runs of a namespace reach each other by name."""
+"""Networks, in which containers find each other by name. A network exists in the cluster while a run is in it; what
+else clients see of it is known to this bridge alone."""
 
 from __future__ import annotations
 
@@ -7,11 +8,10 @@ from typing import Any
 from aiohttp import web
 
 from kajitori.docker.engine import Engine, engine_of, json_answer
-from kajitori.docker.translation.container import NO_TIME, Container, network_id
+from kajitori.docker.translation.container import BUILT_IN_NETWORKS, NO_TIME, Container, network_id
 from kajitori.docker.translation.filters import Filters, has_labels, parse_filters
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 
-BUILT_IN = ("bridge", "host", "none")
 NETWORK_PRUNE_FILTERS = frozenset({"label", "label!", "until"})
 NETWORK_FILTERS = frozenset({"dangling", "driver", "id", "label", "name", "scope", "type", "until"})
 
@@ -35,7 +35,7 @@ async def create_network(request: web.Request) -> web.Response:
         raise AlreadyExists(f"network with name {name} already exists")
     given = {"Labels": body.get("Labels") or {}, "Driver": body.get("Driver") or "bridge"}
     engine.networks[name] = _network(name) | given
-    warning = "runs of a namespace reach each other by name, with or without this network; policy separates namespaces"
+    warning = "containers in it find each other by name; it restricts no connections"
     return json_answer({"Id": _network(name)["Id"], "Warning": warning}, status=201)
 
 
@@ -75,7 +75,7 @@ def _member(container: Container) -> dict[str, str]:
 async def remove_network(request: web.Request) -> web.Response:
     engine = engine_of(request)
     name = str(network_of(engine, request.match_info["id"])["Name"])
-    if name in BUILT_IN:
+    if name in BUILT_IN_NETWORKS:
         raise Forbidden(f"{name} is a pre-defined network and cannot be removed")
     engine.networks.pop(name, None)
     return web.Response(status=204)
@@ -110,7 +110,7 @@ async def _joining(request: web.Request) -> tuple[Engine, str, Container, dict[s
 
 
 def _networks(engine: Engine) -> dict[str, dict[str, Any]]:
-    return {name: _network(name) for name in BUILT_IN} | engine.networks
+    return {name: _network(name) for name in BUILT_IN_NETWORKS} | engine.networks
 
 
 def network_of(engine: Engine, reference: str) -> dict[str, Any]:
@@ -130,9 +130,9 @@ def _fits(network: dict[str, Any], filters: dict[str, frozenset[str]]) -> bool:
         "id": lambda wanted: any(network["Id"].startswith(word) for word in wanted),
         "driver": lambda wanted: network["Driver"] in wanted,
         "label": lambda wanted: has_labels(network["Labels"], wanted),
-        "type": lambda wanted: ("builtin" if network["Name"] in BUILT_IN else "custom") in wanted,
+        "type": lambda wanted: ("builtin" if network["Name"] in BUILT_IN_NETWORKS else "custom") in wanted,
         "scope": lambda wanted: "local" in wanted,
-        "dangling": lambda wanted: ("true" in wanted) == (network["Name"] not in BUILT_IN),
+        "dangling": lambda wanted: ("true" in wanted) == (network["Name"] not in BUILT_IN_NETWORKS),
     }
     return all(tests[key](wanted) for key, wanted in filters.items() if key in tests)
 

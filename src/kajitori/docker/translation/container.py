@@ -18,6 +18,9 @@ ANNOTATION = "docker.kajitori.dev/container"
 NETWORK = "bridge"
 """The network of containers whose client named none."""
 
+BUILT_IN_NETWORKS = ("bridge", "host", "none")
+"""Networks that each engine of Docker has. In them no container finds another by name."""
+
 NO_TIME = "0001-01-01T00:00:00Z"
 ID_LENGTH, SHORT_ID_LENGTH = 64, 12
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kajitori.core.spec.run import after_of
 from kajitori.core.words import texts
-from kajitori.docker.translation.container import NETWORK, Container
+from kajitori.docker.translation.container import BUILT_IN_NETWORKS, NETWORK, Container
 from kajitori.docker.translation.options import answer_others, kept_config, kept_host_config, refuse, warn
-from kajitori.docker.translation.request import Creation
+from kajitori.docker.translation.request import Creation, run_name
 from kajitori.errors import InvalidInput
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+", re.ASCII)
@@ -114,6 +114,8 @@ def renamed(container: Container, name: str) -> Creation:
     if made.faults:
         raise InvalidInput(made.faults)
     made.notes = {**container.notes, "Name": name, "Id": container.id}
+    made.spec.pop("networks", None)
+    put_networks(made, container.networks)
     return made
 
 
@@ -322,8 +324,6 @@ def _network(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any], n
         made.spec["hostNetwork"] = True
     elif mode.startswith("container:"):
         made.complain("--network", "runs do not share a network", "reach the other run by its name", value=mode)
-    elif mode not in ("default", "bridge", "nat"):
-        made.warnings.append(f"network {mode}: runs of a namespace reach each other by name; networks do not part them")
     endpoints = [one or {} for one in (networking.get("EndpointsConfig") or {}).values()]
     for endpoint in endpoints:
         addresses = endpoint.get("IPAMConfig") or {}
@@ -335,10 +335,28 @@ def _network(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any], n
         ):
             if value:
                 refuse(made, option, str(value))
-    aliases = {alias for endpoint in endpoints for alias in endpoint.get("Aliases") or ()} - {made.name}
-    if aliases:
-        names = ", ".join(sorted(aliases))
-        made.warnings.append(f"--network-alias {names}: a run is reached by its own name only, so choose --name")
+
+
+def put_networks(made: Creation, networks: Mapping[str, Sequence[str]]) -> None:
+    """Write the networks of a container into the spec of its run: those that clients made, by name, each with the
+    container's aliases there."""
+    uses = []
+    for network, given in networks.items():
+        if network in BUILT_IN_NETWORKS:
+            if given:
+                names = ", ".join(given)
+                made.warnings.append(f"--network-alias {names}: only in networks that were made: docker network create")
+            continue
+        aliases = list(dict.fromkeys(alias.lower() for alias in (made.name, *given) if alias))
+        unfit = [alias for alias in aliases if texts.dns_label(alias)]
+        if unfit:
+            words = "can't be found by this name, because the cluster's DNS knows lower-case letters, digits and dashes"
+            made.warnings.append(f"{', '.join(unfit)} {words}; choose another: --network-alias NAME")
+        own = run_name(made.name) if made.name else ""
+        found = [alias for alias in aliases if alias not in unfit and alias != own]
+        uses.append({"name": network} | ({"aliases": found} if found else {}))
+    if uses:
+        made.spec["networks"] = uses
 
 
 def _networks(host: Mapping[str, Any], endpoints: Mapping[str, Any]) -> dict[str, list[str]]:

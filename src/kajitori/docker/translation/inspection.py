@@ -224,7 +224,7 @@ def _endpoint(container: Container, address: str, network: str, aliases: Sequenc
         "Links": None,
         "Aliases": list(aliases) or None,
         "DriverOpts": container.driver_options.get(network),
-        "DNSNames": [container.run],
+        "DNSNames": list(dict.fromkeys((container.name, container.run, *aliases))),
         "NetworkID": network_id(network),
         "EndpointID": container.id if address else "",
         "Gateway": "",

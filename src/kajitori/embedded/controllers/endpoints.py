@@ -14,9 +14,7 @@ from kajitori.embedded.controllers.controller import Controller
 from kajitori.embedded.controllers.informer import Key
 from kajitori.embedded.objects import Pod
 from kajitori.kube.client import KubeClient
-from kajitori.kube.resources import PODS, SERVICES, Resource
-
-ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+from kajitori.kube.resources import ENDPOINT_SLICES, PODS, SERVICES
 
 
 class Endpoints(Controller):

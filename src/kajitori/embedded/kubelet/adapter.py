@@ -75,6 +75,14 @@ class PodAdapter:
         """
         return Isolation.NONE
 
+    network_prefix = ""
+    """Prefix of the names of Services that are networks: their host names are known to Pods in them, and to no other.
+    Empty: there are none."""
+
+    def networks(self, pod: Manifest) -> Sequence[str]:
+        """Return the names of the Services that are the Pod's networks."""
+        return ()
+
     def traffic_labels(self, pod: Manifest) -> Mapping[str, str]:
         """Return the fields that the Pod's file for traffic counters has beside the kubelet's own fields."""
         return {}

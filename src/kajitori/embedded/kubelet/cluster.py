@@ -35,6 +35,15 @@ class PodGone:
 PodChange = PodsListed | PodSeen | PodGone
 
 
+@dataclass(frozen=True)
+class Endpoints:
+    """One EndpointSlice of a headless Service."""
+
+    service: str
+    hosts: tuple[tuple[str, str], ...]
+    """Host name, or an empty text, and address of each endpoint."""
+
+
 class Cluster(Protocol):
     """Calls to the API server. They raise errors of `kajitori.errors` (NotFound, Conflict, AlreadyExists, Forbidden,
     Unavailable)."""
@@ -66,6 +75,13 @@ class Cluster(Protocol):
 
     def watch_pods(self, node_name: str) -> AsyncIterator[PodChange]:
         """Yield PodsListed, then changes without end; PodsListed again after every gap in the watch."""
+        ...
+
+    def watch_endpoints(self) -> AsyncIterator[tuple[str, Sequence[Endpoints]]]:
+        """Yield each namespace that has EndpointSlices of headless Services, and all of them, now and after changes.
+
+        Raises Forbidden or NotFound if they can't be read.
+        """
         ...
 
     async def own_address(self) -> str:

@@ -9,14 +9,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kajitori.embedded.kubelet.cluster import Object, PodChange, PodGone, PodSeen, PodsListed
+from kajitori.embedded.kubelet.cluster import Endpoints, Object, PodChange, PodGone, PodSeen, PodsListed
 from kajitori.embedded.kubelet.machine.detection import own_address
 from kajitori.kube import resources
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import Resource
-from kajitori.kube.watch import Added, Deleted, Modified, Synced, watch
+from kajitori.kube.watch import Added, Deleted, Modified, Synced, watch, watch_if_allowed
+
+LABEL_SERVICE = "kubernetes.io/service-name"
+LABEL_HEADLESS = "service.kubernetes.io/headless"
 
 
 class WatchedPod(msgspec.Struct):
@@ -34,6 +37,26 @@ class WatchedPod(msgspec.Struct):
             "spec": self.spec,
             "status": self.status,
         }
+
+
+class WatchedEndpoint(msgspec.Struct):
+    """One address of an EndpointSlice."""
+
+    addresses: list[str] = []
+    hostname: str = ""
+    conditions: dict[str, bool | None] = {}
+
+
+class WatchedSlice(msgspec.Struct):
+    """An EndpointSlice."""
+
+    metadata: ObjectMeta
+    endpoints: list[WatchedEndpoint] | None = None
+
+    def endpoints_by_name(self) -> Endpoints:
+        ready = (one for one in self.endpoints or () if one.addresses and one.conditions.get("ready") is not False)
+        service = (self.metadata.labels or {}).get(LABEL_SERVICE, "")
+        return Endpoints(service, tuple((one.hostname, one.addresses[0]) for one in ready))
 
 
 class KubeCluster:
@@ -85,6 +108,22 @@ class KubeCluster:
                     yield PodGone(change.object.manifest())
                 elif isinstance(change, Added | Modified) and synced:
                     yield PodSeen(change.object.manifest())
+
+    async def watch_endpoints(self) -> AsyncIterator[tuple[str, Sequence[Endpoints]]]:
+        known: dict[tuple[str, str], WatchedSlice] = {}
+        synced = False
+        changes = watch_if_allowed(
+            self._client, resources.ENDPOINT_SLICES, WatchedSlice, known, label_selector=LABEL_HEADLESS
+        )
+        async with aclosing(changes):
+            async for change in changes:
+                if isinstance(change, Synced):
+                    synced = True
+                    changed = {namespace for namespace, _ in known}
+                else:
+                    changed = {change.object.metadata.namespace}
+                for namespace in changed if synced else ():
+                    yield namespace, [one.endpoints_by_name() for key, one in known.items() if key[0] == namespace]
 
     async def own_address(self) -> str:
         where = urlsplit(self._client.config.server)

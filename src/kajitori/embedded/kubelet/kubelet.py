@@ -24,6 +24,7 @@ from kajitori.embedded.kubelet.machine import detection
 from kajitori.embedded.kubelet.machine.cgroup_layout import group_name
 from kajitori.embedded.kubelet.machine.gpus import GpuLedger
 from kajitori.embedded.kubelet.manifest import Manifest
+from kajitori.embedded.kubelet.network.names import NameBook
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.embedded.kubelet.network.pod_networks import HostNetwork, NamespaceNetwork, PodNetwork
 from kajitori.embedded.kubelet.node import NodeStatus
@@ -42,6 +43,8 @@ from kajitori.kube.client import KubeClient
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+NAMES_AGAIN_SECONDS = 30.0
+"""Time until names are read again after the API server refused it."""
 
 
 class Kubelet:
@@ -85,7 +88,15 @@ class Kubelet:
             if not await self._register(stop):
                 return
             node, events = self.node, self.context.events
-            jobs = (node.run(), node.run_lease(), events.run(), self._evict(), self._watch(), self._follow_range())
+            jobs = (
+                node.run(),
+                node.run_lease(),
+                events.run(),
+                self._evict(),
+                self._watch(),
+                self._follow_range(),
+                self._follow_names(),
+            )
             background = [asyncio.create_task(job) for job in jobs]
             closing.push_async_callback(_cancel_all, background)
             stopped = asyncio.create_task(stop.wait())
@@ -124,6 +135,7 @@ class Kubelet:
             address,
             network,
             self._adapter,
+            NameBook(self._adapter.network_prefix),
         )
         if self.engine is not None:
             self.context.engine = await self._engine_runtime(self.engine)
@@ -204,6 +216,22 @@ class Kubelet:
         await self.context.network.use(self.node.pod_cidrs)
         if self.context.network.waiting != before:
             self.node.changed()
+
+    async def _follow_names(self) -> None:
+        """Keep the names in the hosts files of Pods up to date."""
+        trouble = ""
+        while True:
+            try:
+                async for namespace, endpoints in self.cluster.watch_endpoints():
+                    self.context.names.update(namespace, endpoints)
+                    for worker in self.workers.values():
+                        if worker.pod["metadata"].get("namespace", "default") == namespace:
+                            worker.write_names()
+            except (KajitoriError, OSError) as error:
+                if str(error) != trouble:
+                    log.warning("Pods do not find each other by name: %s", error)
+                trouble = str(error)
+            await asyncio.sleep(NAMES_AGAIN_SECONDS)
 
     # Pods
 

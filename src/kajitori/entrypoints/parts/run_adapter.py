@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,13 @@ class RunPods(PodAdapter):
         if not wanted:
             return Isolation.NONE
         return Isolation.LOOPBACK if wanted == names.ISOLATION_LOOPBACK else Isolation.GROUP
+
+    network_prefix = names.NETWORK_PREFIX
+
+    def networks(self, pod: Manifest) -> Sequence[str]:
+        """Return the Services of the networks of the Pod's run."""
+        listed = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_NETWORKS, "")
+        return [service for service in listed.split(",") if service]
 
     def traffic_labels(self, pod: Manifest) -> Mapping[str, str]:
         """Return the run that the Pod belongs to, its UID and its user; empty for a Pod of no run.

@@ -36,6 +36,7 @@ from kajitori.controllers.run_controller import RunController
 from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.controllers.runs.claims import StartingClaims
 from kajitori.controllers.runs.memory_kills import NodeMemoryKills
+from kajitori.controllers.runs.network_names import NameKeeper
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.readers import FolderReaders
@@ -96,6 +97,7 @@ def run_controller(
         statuses=statuses,
         key=key,
         networks=networks,
+        names=NameKeeper(client),
         claims=StartingClaims(client, work, now),
         budgets=BudgetKeeper(client),
         node_victims=NodeMemoryKills(client),

@@ -148,8 +148,10 @@ def controller() -> Object:
             rule("", "persistentvolumeclaims", "get"),
             # Memory of all members with one request, if a metrics-server serves it.
             rule("metrics.k8s.io", "pods", "list"),
-            # The Service of an earlier run of the same name is replaced.
-            rule("", "services", "get delete"),
+            # The Service of an earlier run of the same name is replaced; that of a network gets further runs as owners.
+            rule("", "services", "get delete patch"),
+            # The names of runs in their networks; without these rights runs find nobody by such names.
+            rule("discovery.k8s.io", "endpointslices", "list create patch delete"),
             rule("", "resourcequotas limitranges", "list"),
             # Only if policy names pools that can grow (`nodePools`): a gang asks an autoscaler for nodes, and withdraws
             # the request.

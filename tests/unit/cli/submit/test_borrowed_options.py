@@ -60,7 +60,7 @@ def test_all_unsupported_options_are_refused_at_once() -> None:
     refused = {name: option for name, option in BORROWED.items() if not option.is_accepted}
     words = [word for name, option in refused.items() for word in ([name] if option.is_flag else [name, "value"])]
     api = FakeWebApi()
-    result = invoke(api, "run", *words, "--network", "nowhere", "bert:3")
+    result = invoke(api, "run", *words, "--network", "_nowhere", "bert:3")
     assert result.exit_code == 2
     assert all(call.query == {"dryRun": ["true"]} for call in api.calls)
     assert f"for {len(refused) + 1} reasons" in result.stderr

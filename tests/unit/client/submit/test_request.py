@@ -252,7 +252,8 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a taint's effect": ({"image": "x", "toleration": ("a:Never",)}, "--toleration", "'Never' is no effect"),
     "a selector without value": ({"image": "x", "node_selector": ("a",)}, "--node-selector", "names no value"),
     "a secret without key": ({"image": "x", "secret": ("A=b",)}, "--secret", "names no key"),
-    "a network": ({"image": "x", "network": "mine"}, "--network", "there is no network 'mine'"),
+    "a network's name": ({"image": "x", "network": "_x"}, "--network", "is not a valid name for a network"),
+    "a name in no network": ({"image": "x", "network_alias": ("db",)}, "--network-alias", "and there is none"),
     "no network, and some": (
         {"image": "x", "network": "none", "allow_to": ("internal",)},
         "--allow-to",

@@ -6,10 +6,10 @@ import asyncio
 import copy
 import ipaddress
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from kajitori.embedded.kubelet.cluster import Object, PodChange, PodGone, PodSeen, PodsListed
+from kajitori.embedded.kubelet.cluster import Endpoints, Object, PodChange, PodGone, PodSeen, PodsListed
 from kajitori.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource
@@ -24,6 +24,7 @@ class FakeCluster:
         self.away = False
         self.posts: list[tuple[str, Mapping[str, Any]]] = []
         self.answers: dict[str, Object] = {}
+        self.endpoints: asyncio.Queue[tuple[str, Sequence[Endpoints]]] = asyncio.Queue()
         self._version = 0
         self._watchers: list[asyncio.Queue[PodChange]] = []
         self.changed = asyncio.Event()
@@ -87,6 +88,10 @@ class FakeCluster:
         yield PodsListed(tuple(copy.deepcopy(one) for key, one in self.objects.items() if key[0] == "pods"))
         while True:
             yield await queue.get()
+
+    async def watch_endpoints(self) -> AsyncIterator[tuple[str, Sequence[Endpoints]]]:
+        while True:
+            yield await self.endpoints.get()
 
     async def own_address(self) -> str:
         return "127.0.0.1"

@@ -21,7 +21,8 @@ from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods, launcher_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.parsing import parse_spec
-from kajitori.core.words import first_step
+from kajitori.core.words import first_step, names
+from kajitori.embedded.kubelet.cluster import Endpoints
 from kajitori.entrypoints.parts.run_adapter import FirstStep, RunPods
 from kajitori.kube import resources
 
@@ -118,6 +119,24 @@ async def test_with_mounts_names_of_members_resolve(tmp_path: Path, server: str)
     assert lines[:3] == ["bert-1-0.bert slots=1", "bert-1-1.bert slots=1", "bert-1-0.bert"]
     assert lines[3].split() == ["127.0.0.2", "bert-1-1.bert", "bert-1-1"]
     assert lines[4:6] == ["/kajitori/hosts", "read-only"] and int(lines[6]) > 0
+    await machine.tear_down()
+
+
+async def test_names_in_networks_are_kept_up_to_date_while_a_member_runs(tmp_path: Path, server: str) -> None:
+    """Also for members of a gang, whose first step writes an /etc/hosts of theirs."""
+    machine = await started(tmp_path, namespaces=True)
+    if not machine.kubelet.context.machine.mounts.possible:
+        await machine.tear_down()
+        pytest.skip(machine.kubelet.context.machine.mounts.why_not)
+    service = names.network_service("shop")
+    await machine.cluster.endpoints.put(("default", [Endpoints(service, (("old", "10.0.0.1"),))]))
+    script = "getent hosts bert-1-1.bert; until getent hosts db; do sleep 0.02; done; getent hosts old || echo gone"
+    await machine.cluster.create(resources.PODS, member(server, 0, script, networks=[{"name": "shop"}]), "default")
+    await until(lambda: "bert-1-1" in machine.log("bert-1-0"))
+    await machine.cluster.endpoints.put(("default", [Endpoints(service, (("db", "10.0.0.2"),))]))
+    await machine.phase("bert-1-0", "Succeeded")
+    found = [line.split() for line in output(machine, "bert-1-0")]
+    assert found == [["127.0.0.2", "bert-1-1.bert", "bert-1-1"], ["10.0.0.2", "db"], ["gone"]]
     await machine.tear_down()
 
 

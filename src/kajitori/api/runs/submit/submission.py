@@ -29,7 +29,7 @@ from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide,
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
 from kajitori.core.messages.channels import recipients_of
-from kajitori.core.pods import manifests
+from kajitori.core.pods import manifests, networks
 from kajitori.core.pods.ports import choose_port
 from kajitori.core.spec.draft import Draft, read_draft
 from kajitori.core.spec.reasons import Reason
@@ -359,9 +359,9 @@ def _manifests(api: Api, submission: Submission, decision: Decision, run: RunObj
         },
         "spec": to_document(spec),
     }
-    shared = [manifests.headless_service(run_name=name, namespace=namespace, run_uid=uid, ports=spec.ports)]
-    if spec.sweep is not None:
-        shared = []
+    of_run = {"run_name": name, "namespace": namespace, "run_uid": uid}
+    shared = [manifests.headless_service(**of_run, ports=spec.ports)] if networks.has_own_service(spec) else []
+    shared += [networks.network_service(use.name, **of_run) for use in spec.networks]
     if decision.network is not None:
-        shared.append(manifests.network_policy(run_name=name, namespace=namespace, run_uid=uid, rules=decision.network))
+        shared.append(manifests.network_policy(**of_run, rules=decision.network))
     return [document, pod, *shared, *([decision.claim] if decision.claim is not None else [])]

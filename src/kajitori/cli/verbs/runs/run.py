@@ -50,7 +50,7 @@ class _RunCommand(BorrowingCommand):
 
 _DOCKERS = {
     *("detach", "name", "env", "env_file", "volume", "mount", "workdir", "entrypoint", "user", "label", "publish"),
-    *("remove", "gpus", "cpus", "memory", "shm_size", "privileged", "network"),
+    *("remove", "gpus", "cpus", "memory", "shm_size", "privileged", "network", "network_alias"),
     *("interactive", "tty"),
 }
 
@@ -92,10 +92,11 @@ def _closed_set(*known: str) -> Any:
 @click.option(
     "--network",
     "--net",
-    metavar="host|none",
+    metavar="host|none|NAME",
     shell_complete=_closed_set("host", "none"),
-    help="The node's own; none: cut off from all.",
+    help="The node's own; none: cut off from all; NAME: runs in it find each other by name.",
 )
+@click.option("--network-alias", multiple=True, metavar="NAME", help="Another name in that network.")
 @click.option("--restart", hidden=True, metavar="POLICY")
 @click.option("--ipc", hidden=True, metavar="MODE")
 @click.option("--expose", hidden=True, multiple=True, metavar="PORT")

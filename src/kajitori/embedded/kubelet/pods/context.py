@@ -14,6 +14,7 @@ from kajitori.embedded.kubelet.events import EventRecorder
 from kajitori.embedded.kubelet.machine.detection import Machine
 from kajitori.embedded.kubelet.machine.gpus import GpuLedger
 from kajitori.embedded.kubelet.manifest import Manifest, Request
+from kajitori.embedded.kubelet.network.names import NameBook
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.pods import admission
 from kajitori.embedded.kubelet.pods.admission import Refusal
@@ -36,6 +37,8 @@ class Context:
     address: str
     network: PodNetwork
     adapter: PodAdapter = field(default_factory=PodAdapter)
+    names: NameBook = field(default_factory=NameBook)
+    """Names by which Pods find each other."""
     clock: Callable[[], float] = time.time
     """Clock in seconds since 1970."""
     admitted: dict[str, Request] = field(default_factory=dict)

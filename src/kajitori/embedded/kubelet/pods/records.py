@@ -51,6 +51,11 @@ class PodFolders:
     def volumes(self) -> Path:
         return self.own / "volumes"
 
+    @property
+    def hosts(self) -> Path:
+        """The /etc/hosts of the Pod's containers."""
+        return self.own / "hosts"
+
     def container(self, name: str, attempt: int) -> Path:
         return self.own / "containers" / name / str(attempt)
 

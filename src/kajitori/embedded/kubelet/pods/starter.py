@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from kajitori.embedded.kubelet.containers import environment as environments
 from kajitori.embedded.kubelet.containers.launch import Launch
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network import peers
+from kajitori.embedded.kubelet.network.names import with_names
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.embedded.kubelet.pods import admission
 from kajitori.embedded.kubelet.pods.context import Context
@@ -23,16 +25,21 @@ from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
 from kajitori.embedded.kubelet.pods.runtime import Prepared, Runtime, Say
 from kajitori.embedded.kubelet.pods.slot import Slot
 from kajitori.embedded.kubelet.volumes.mount_plan import (
+    HOSTS_PATH,
     mounts_hosts_file,
     plan_mounts,
     relocated_environment,
     relocated_folder,
+    written_hosts_file,
 )
 from kajitori.embedded.kubelet.volumes.pod_volumes import Volume
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube import resources
 
 log = logging.getLogger(__name__)
+
+
+LOCALHOST = "127.0.0.1\tlocalhost\n"
 
 
 class WaitingForPeer(KajitoriError):
@@ -63,6 +70,8 @@ class Starter:
             ability = (self._context.processes if program is not None else self._context.runtime).mounts
             plan = plan_mounts(spec, self._volumes or {}, ability, Path("/"), {}, relocatable=relocatable)
             notes += plan.notes
+            if not ability.possible and self._context.adapter.networks(pod):
+                notes.append(f"programs do not find the names in the run's networks: {ability.why_not}")
         return list(dict.fromkeys(notes))
 
     async def launch(self, pod: Manifest, record: PodRecord, slot: Slot) -> Launch:
@@ -92,7 +101,7 @@ class Starter:
         network_namespace = await self._join_network(pod, runtime, is_isolated=is_isolated)
         scratch = self._folders.own / "scratch"
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
-        hosts_file = self._hosts_file(pod, record, addresses) if mounts.possible else None
+        hosts_file = self._hosts_file(pod, record, slot, addresses) if mounts.possible else None
         plan = plan_mounts(spec, self._volumes or {}, mounts, scratch, environment, hosts_file, relocatable)
         attempt = slot.attempt + 1
         prepared = Prepared(
@@ -182,15 +191,44 @@ class Starter:
             found[host] = address
         return found
 
-    def _hosts_file(self, pod: Manifest, record: PodRecord, addresses: Mapping[str, str]) -> Path:
-        path = self._folders.own / "hosts"
-        try:
-            machine_hosts = Path("/etc/hosts").read_text()
-        except OSError:
-            machine_hosts = "127.0.0.1\tlocalhost\n"
-        path.write_text(peers.hosts_text(pod, record.pod_ip, addresses, machine_hosts))
+    def names(self, pod: Manifest) -> str:
+        """Return the lines of /etc/hosts for other Pods that this one finds by name."""
+        namespace = pod["metadata"].get("namespace", "default")
+        return self._context.names.text(namespace, self._context.adapter.networks(pod))
+
+    def _hosts_file(self, pod: Manifest, record: PodRecord, slot: Slot, addresses: Mapping[str, str]) -> Path:
+        """Write the /etc/hosts of a container, and return its path.
+
+        A local program gets a file without the names of other Pods, because it may copy what it finds into the file
+        that a later container asks for.
+        """
+        is_program = self._context.adapter.local_program(pod, slot.spec) is not None
+        path = self._folders.own / "hosts-of-program" if is_program else self._folders.hosts
+        text = self._own_hosts(pod, slot)
+        if text is None:
+            text = peers.hosts_text(pod, record.pod_ip, addresses, _read_hosts(HOSTS_PATH) or LOCALHOST)
+        path.write_text(text if is_program else with_names(self.names(pod), text))
         path.chmod(0o644)
         return path
+
+    def _own_hosts(self, pod: Manifest, slot: Slot) -> str | None:
+        """Return the /etc/hosts that the Pod's local program wrote for this container; None if it wrote none."""
+        relocatable = self._context.adapter.relocatable_volumes(pod)
+        place = written_hosts_file(slot.spec, self._volumes or {}, relocatable)
+        return _read_hosts(str(place)) if place is not None else None
+
+
+def _read_hosts(path: str) -> str | None:
+    """Return the text of a file; None if it can't be read, or is a link: a Pod's program may have made that."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", opener=_opened_itself) as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _opened_itself(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC | (0 if path == HOSTS_PATH else os.O_NOFOLLOW))
 
 
 def _gpus_of(spec: Mapping[str, Any], record: PodRecord) -> list[str]:

@@ -15,6 +15,7 @@ from kajitori.embedded.kubelet.containers.environment import ConfigError
 from kajitori.embedded.kubelet.engine.images import ImageNotReady
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.links import NetworkError
+from kajitori.embedded.kubelet.network.names import rewrite
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.embedded.kubelet.pods.admission import Refusal
 from kajitori.embedded.kubelet.pods.context import Context
@@ -112,6 +113,11 @@ class PodWorker:
             self._save()
             self.context.events.record(self.pod, reason, message, warning=True)
             self.wake()
+
+    def write_names(self) -> None:
+        """Bring the names of other Pods in the Pod's hosts file up to date. Does nothing before it has one."""
+        if self.active:
+            rewrite(self.folders.hosts, self._starter.names(self.pod))
 
     @property
     def is_adopted(self) -> bool:

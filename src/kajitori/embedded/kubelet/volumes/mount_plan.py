@@ -71,6 +71,8 @@ def plan_mounts(
         )
     if not ability.possible:
         return _without_namespace([mount for mount in mounts if mount["name"] not in relocatable], ability)
+    if hosts_file is not None and written_hosts_file(container, volumes, relocatable) is not None:
+        mounts = [mount for mount in mounts if mount["target"] != HOSTS_PATH]  # `hosts_file` has its lines
     if hosts_file is not None and not any(mount["target"] == HOSTS_PATH for mount in mounts):
         mounts.append({"source": str(hosts_file), "sub_path": "", "target": HOSTS_PATH, "read_only": True})
     if not mounts:
@@ -81,6 +83,18 @@ def plan_mounts(
 def mounts_hosts_file(container: Mapping[str, Any]) -> bool:
     """Return whether the container mounts a file of its own at /etc/hosts."""
     return any(posixpath.normpath(mount["mountPath"]) == HOSTS_PATH for mount in container.get("volumeMounts") or ())
+
+
+def written_hosts_file(
+    container: Mapping[str, Any], volumes: Mapping[str, Volume], relocatable: Collection[str]
+) -> Path | None:
+    """Return the file in one of the platform's own volumes that the container mounts at /etc/hosts; None if it mounts
+    none, or one of the user's."""
+    for mount in container.get("volumeMounts") or ():
+        if posixpath.normpath(mount["mountPath"]) == HOSTS_PATH and mount["name"] in relocatable:
+            name = posixpath.basename(str(mount.get("subPath") or ""))
+            return volumes[mount["name"]].path / name if name else None
+    return None
 
 
 def relocated_environment(
