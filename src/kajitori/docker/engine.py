@@ -33,6 +33,8 @@ SETTLED_SECONDS = 5.0
 """Longest time for which the answer to a start is delayed."""
 REMOVED_SECONDS = 0.5
 """Interval at which a container is looked at while a client waits for its removal."""
+EXITED_SECONDS = 1.0
+"""Interval at which a member is looked at that is started again in its Pod, while a client waits for its end."""
 REMEMBERED = 1000
 """Starts that are remembered."""
 DRAIN_SECONDS = 10.0
@@ -212,6 +214,45 @@ class Engine:
         async for seen in self.platform.changes(container):
             container = seen
         return container
+
+    async def exited(self, container: Container) -> int:
+        """Wait until the program of a started container has ended, and return its exit code. As with Docker it may be
+        started again then."""
+        if not container.is_service:
+            return await self._exited(container)
+        ways = [asyncio.create_task(self._exited(container)), asyncio.create_task(self._exited_in_place(container))]
+        try:
+            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _exited(self, container: Container) -> int:
+        """Wait until the run has ended, or restarts all of its members."""
+        restarts = container.restarts
+        async for seen in self.platform.changes(container):
+            container = seen
+            if seen.restarts > restarts and seen.is_active:
+                return seen.last_exit_code or 1
+        return container.exit_code
+
+    async def _exited_in_place(self, container: Container) -> int:
+        """Wait until the program of a service's member has ended, which restarts it in its Pod. The run itself may not
+        change by that, so the member is looked at again and again."""
+        ran: int | None = None
+        while True:
+            members = await self.platform.members(container)
+            for member in members:
+                if member["rank"] != container.rank:
+                    continue
+                if ran is not None and (member["restarts"] > ran or member["phase"] != "Running"):
+                    if (code := member.get("lastExitCode")) is not None:
+                        return int(code)
+                elif member["phase"] == "Running":
+                    ran = int(member["restarts"])
+            await asyncio.sleep(EXITED_SECONDS)
 
     async def stopped(self, container: Container) -> Container:
         """Wait until a container that was told to stop has ended."""

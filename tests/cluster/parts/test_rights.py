@@ -98,6 +98,7 @@ def test_the_controllers_have_exactly_the_rights_that_they_use(installed: Instal
         let_the_api_server_refuse_a_member(installed)
         let_a_message_be_refused(installed)
         let_a_run_ask_for_devices(installed)
+        let_runs_find_each_other(installed)
         may = rights("controller.yaml")
         missing: set[Right] = set()
 
@@ -114,7 +115,7 @@ def test_the_controllers_have_exactly_the_rights_that_they_use(installed: Instal
         installed.use_policy(POLICY)
         installed.change("DELETE", f"{DEVICES}/resourceslices/here-gpu.nvidia.com-0")
         installed.change("DELETE", f"{DEVICES}/deviceclasses/gpu.nvidia.com")
-    names_of_runs = ("devices", "again", "hog", "sweep", "grow", "kept")
+    names_of_runs = ("devices", "again", "hog", "sweep", "grow", "kept", "blog", "shop")
     for name in names_of_runs:
         installed.change("DELETE", f"{RUNS}/{name}")
     installed.until(lambda: not any(installed.run(name) for name in names_of_runs), "they are gone")
@@ -129,6 +130,19 @@ def let_a_run_ask_for_devices(installed: Installation) -> None:
     member = f"{CORE}/pods/devices-1-0"
     installed.until(lambda: bool(installed.get(member)), "the first attempt has its member")
     installed.change("DELETE", member)
+
+
+def let_runs_find_each_other(installed: Installation) -> None:
+    """Put two runs into one network, replace a member of one, and stop it: its names follow."""
+    for run in ("blog", "shop"):
+        installed.submit(run, type="service", replicas=2, networks=[{"name": "net"}])
+    installed.until(lambda: {installed.phase(run) for run in ("blog", "shop")} == {"Running"}, "both run")
+    member = f"{CORE}/pods/shop-1-1"
+    installed.change("DELETE", member)
+    installed.until(lambda: not installed.get(member), "it is replaced")
+    installed.until(lambda: installed.phase("shop") == "Running", "it runs again")
+    installed.change("PATCH", f"{RUNS}/shop", {"spec": {"stopped": True}})
+    installed.until(lambda: installed.phase("shop") == "Stopped", "it ends")
 
 
 def leave_objects_of_an_earlier_run(installed: Installation, run: str, grown: str) -> None:

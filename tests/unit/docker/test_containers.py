@@ -54,6 +54,7 @@ NEVER_STARTED: dict[str, Any] = {"spec": {"stopped": True, "resumes": 0}, "statu
         ("Queued", {}, "created", 0, True),
         ("Running", {}, "running", 0, True),
         ("Restarting", {}, "restarting", 0, True),
+        ("Starting", {"status": {"restarts": 1}}, "restarting", 0, True),
         ("Succeeded", {}, "exited", 0, False),
         ("Failed", {"status": {"exitCode": 3}}, "exited", 3, False),
         ("Failed", {"status": {"reason": "OutOfMemory"}}, "exited", 137, False),
@@ -69,6 +70,19 @@ def test_phases_of_runs_are_states_of_containers(
     found = container(phase, **more)
     assert (found.state, found.exit_code, found.is_active) == (word, code, active)
     assert state(found)["Status"] == word
+
+
+def test_a_container_that_restarts_tells_its_last_exit_code_and_the_number_of_restarts() -> None:
+    """Both were 0 for a service, and the exit code was 0 for every container."""
+    ends = [{"rank": 1, "exitCode": 9, "attempt": 2}, {"rank": 0, "exitCode": 4, "attempt": 1}, {"rank": 0}]
+    failed = container("Restarting", status={"restarts": 2, "notable": ends})
+    assert (failed.last_exit_code, container("Restarting").last_exit_code) == (4, None)
+    assert inspection(failed, [])["RestartCount"] == 2
+    assert inspection(failed, [])["State"]["ExitCode"] == 4
+    member = {"rank": 0, "restarts": 3, "lastExitCode": 7, "pod": "a-1-0", "address": "", "phase": "Pending"}
+    waiting = inspection(container("Restarting", spec={"type": "service"}), [member])
+    assert (waiting["RestartCount"], waiting["State"]["ExitCode"]) == (3, 7)
+    assert inspection(container("Running"), [member])["State"]["ExitCode"] == 0, "as Docker's, once it runs again"
 
 
 def test_mounts_of_folders_are_private_as_dockers_are() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.docker.placing import PlacedFiles
+from kajitori.docker.routes.files import first_entry
 from kajitori.errors import InvalidInput
 
 
@@ -84,3 +85,13 @@ def test_what_cannot_be_copied_before_the_start_is_named(tmp_path: Path) -> None
         PlacedFiles(tmp_path).add(archive(*((f"{number}", FILE, "") for number in range(257))), "/tmp")
     with pytest.raises(InvalidInput, match="can't be read"):
         PlacedFiles(tmp_path).add(io.BytesIO(b"no archive"), "/tmp")
+
+
+def test_a_file_of_an_ended_containers_checkpoint_is_described_by_its_archive() -> None:
+    """`docker cp` asks for a file's kind, size and time first. A long name has headers of its own before it."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as opened:
+        entry = tarfile.TarInfo("x" * 300)
+        entry.size, entry.mode, entry.mtime = 3, 0o640, 7
+        opened.addfile(entry, io.BytesIO(b"abc"))
+    assert first_entry(stream.getvalue()) == (0o100640, 3, 7, "")

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.docker.test_containers import NEVER_STARTED, container
 
 from kajitori.client.target import Target
+from kajitori.docker import engine as engine_module
 from kajitori.docker import output
 from kajitori.docker import platform as module
 from kajitori.docker.engine import Engine
@@ -203,3 +204,63 @@ async def test_a_terminal_is_told_that_its_run_waits_though_nothing_changes(monk
     client = SimpleNamespace(write=write)
     assert not await attaching._until_running(cast(Engine, engine), STARTED, cast(Hijacked, client))
     assert [line.endswith(b"\r\n") and b" is Queued: " in line for line in lines] == [True]
+
+
+async def test_waiting_for_a_container_that_is_restarted_ends_with_its_program() -> None:
+    """`docker wait` returned only once the run had ended, which one with --restart always never does."""
+    running = container("Running", spec={"resumes": 2}, status={"restarts": 1})
+    ends = [{"rank": 0, "exitCode": 4, "attempt": 2}]
+    failed = container("Restarting", spec={"resumes": 2}, status={"restarts": 2, "notable": ends})
+    engine = Engine(SlowServer([running.view, failed.view]))
+    assert await engine.exited(running) == 4
+    assert await Engine(SlowServer([running.view, ENDED.view])).exited(running) == 3
+
+
+async def test_waiting_for_a_service_ends_with_the_program_of_its_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The member restarts in its Pod, and the run shows nothing of it if that is fast."""
+    monkeypatch.setattr(engine_module, "EXITED_SECONDS", 0)
+    service = container("Running", spec={"resumes": 2, "type": "service"})
+    member = {"rank": 0, "phase": "Running", "restarts": 5, "lastExitCode": 1}
+    looks = [[member | {"phase": "Pending"}], [member], [member | {"restarts": 6, "lastExitCode": 3}]]
+
+    class Restarting(Platform):
+        async def members(self, container: Container) -> list[dict[str, Any]]:
+            return looks.pop(0)
+
+        async def changes(self, container: Container) -> AsyncGenerator[Container]:
+            yield container
+            await asyncio.Event().wait()
+
+    assert await Engine(Restarting(Target("http://127.0.0.1:1"))).exited(service) == 3
+    assert not looks
+
+
+async def test_keys_work_while_a_container_waits_for_nodes() -> None:
+    """Ctrl-C stops it, and the keys that detach leave it alone; neither did anything. The rest is kept for its
+    program, for which Ctrl-C is a key like others."""
+    stops: list[str] = []
+
+    class Stoppable(Platform):
+        async def post(self, path: str, body: object = None, params: Mapping[str, Any] | None = None) -> Any:
+            stops.append(path.rpartition("/")[2])
+
+    reader = asyncio.StreamReader()
+    closed: list[bool] = []
+    writer = cast(asyncio.StreamWriter, SimpleNamespace(close=lambda: closed.append(True)))
+    client = Hijacked(reader, writer, asyncio.Event(), is_raw=True)
+    engine = Engine(Stoppable(Target("http://127.0.0.1:1")))
+    async with attaching._typing(engine, QUEUED, client, b"\x10\x11") as typed:
+        assert typed is not None
+        reader.feed_data(b"ls\n")
+        await asyncio.sleep(0)
+        reader.feed_data(b"\x03")
+        while not stops:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for_program = typed.for_program()
+        assert await anext(for_program) == b"ls\n"
+        reader.feed_data(b"\x03")
+        assert await anext(for_program) == b"\x03"
+        reader.feed_data(b"\x10\x11")
+        while not closed:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert (stops, client.is_detached) == (["stop"], True)

@@ -189,6 +189,9 @@ class MemberView(View):
     exit_code: int | None
     started_at: str
     restarts: int
+    """Number of times that its program was started again in the same Pod, as programs of services are."""
+    last_exit_code: int | None
+    """Exit code with which its program ended last, also if it was started again since."""
     terminating: bool
 
 
@@ -533,6 +536,7 @@ def member_view(pod: Pod, member: Member) -> MemberView:
     """Return the view of one member."""
     container = next((c for c in pod.status.container_statuses if c.name == names.MEMBER_CONTAINER), None)
     started = (container.state.running or container.state.terminated) if container is not None else None
+    last = (container.state.terminated or container.last_state.terminated) if container is not None else None
     return MemberView(
         rank=member.rank,
         attempt=member.attempt,
@@ -545,6 +549,7 @@ def member_view(pod: Pod, member: Member) -> MemberView:
         exit_code=member.exit_code,
         started_at=started.started_at if started is not None else "",
         restarts=container.restart_count if container is not None else 0,
+        last_exit_code=last.exit_code if last is not None else member.exit_code,
         terminating=member.terminating,
     )
 

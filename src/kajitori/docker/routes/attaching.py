@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -17,10 +18,15 @@ from kajitori.docker.engine import Engine, Terminal, engine_of
 from kajitori.docker.execution import pass_through
 from kajitori.docker.hijack import STDERR, STDOUT, Hijacked, answered, hijacked, size_of, until_either
 from kajitori.docker.output import QUEUED_AFTER_SECONDS, LogQuery, flag, follow_start, phase_words, read_output
+from kajitori.docker.platform import run_path
 from kajitori.docker.routes.containers import container_of
 from kajitori.docker.translation.container import Container
 from kajitori.errors import KajitoriError
 
+INTERRUPT = b"\x03"
+"""Ctrl-C at a terminal."""
+TYPED_AHEAD = 64
+"""Pieces of input that are kept for a program that does not run yet."""
 PROMPT_SECONDS = 0.3
 """Time after which a terminal's log has the beginning of a line, such as a prompt."""
 
@@ -62,13 +68,15 @@ async def _show(
         await _write(client, read_output(platform, container, LogQuery(streams)))
     if not flag(query, "stream"):
         return
-    if begun is not None:
-        container = await begun
     has_input = flag(query, "stdin") and container.has_stdin
     if container.has_terminal:
-        await _at_terminal(engine, container, client, keys if has_input else None)
-        await _tell_end(engine, container, client)
+        async with _typing(engine, container, client, keys if has_input else None) as typed:
+            container = await begun if begun is not None else container
+            await _at_terminal(engine, container, client, typed)
+            await _tell_end(engine, container, client)
         return
+    if begun is not None:
+        container = await begun
     now = LogQuery(streams, follow=True, tail=0)
     output = follow_start(platform, container, streams) if begun is not None else read_output(platform, container, now)
     feeding = asyncio.create_task(_feed(engine, container, client)) if has_input else None
@@ -104,11 +112,54 @@ async def _feed(engine: Engine, container: Container, client: Hijacked) -> None:
             await pass_through(stream, drop, client.input())
 
 
-async def _at_terminal(engine: Engine, container: Container, client: Hijacked, keys: bytes | None) -> None:
-    """Connect the client with the container's terminal, after what was printed there before.
+class _Typed:
+    """What a client types at a terminal. It is read from the beginning, since keys work while the container waits for
+    nodes: those that detach, and Ctrl-C, which stops a container that does not run yet. The rest is for its program."""
 
-    `keys` are those that detach; None if the client sends no input.
-    """
+    def __init__(self, engine: Engine, container: Container) -> None:
+        self._engine = engine
+        self._container = container
+        self._waits = True
+        self._kept: asyncio.Queue[bytes] = asyncio.Queue(TYPED_AHEAD)
+
+    async def read(self, client: Hijacked, keys: bytes) -> None:
+        async for data in client.typed(keys):
+            if self._waits and INTERRUPT in data:
+                await self._interrupt()
+            else:
+                await self._kept.put(data)
+
+    async def for_program(self) -> AsyncIterator[bytes]:
+        """Yield what was typed, and what is typed from now on."""
+        self._waits = False
+        while True:
+            yield await self._kept.get()
+
+    async def _interrupt(self) -> None:
+        with contextlib.suppress(KajitoriError):  # it has ended meanwhile
+            await self._engine.platform.post(run_path(self._container, "/stop"))
+            self._engine.tell("kill", self._container, signal="2")
+
+
+@asynccontextmanager
+async def _typing(
+    engine: Engine, container: Container, client: Hijacked, keys: bytes | None
+) -> AsyncIterator[_Typed | None]:
+    """Read what the client types. `keys` are those that detach; None if it sends no input."""
+    if keys is None:
+        yield None
+        return
+    typed = _Typed(engine, container)
+    reading = asyncio.create_task(typed.read(client, keys))
+    try:
+        yield typed
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _at_terminal(engine: Engine, container: Container, client: Hijacked, typed: _Typed | None) -> None:
+    """Connect the client with the container's terminal, after what was printed there before."""
     terminal = engine.terminals.setdefault(container.uid, Terminal())
     if not await _until_running(engine, container, client):
         ended = await engine.platform.refreshed(container)
@@ -116,7 +167,7 @@ async def _at_terminal(engine: Engine, container: Container, client: Hijacked, k
         return
     container = await engine.platform.refreshed(container)
     target = await engine.platform.signed_in()
-    url = attach_url(target, container.view, rank=container.rank, stdin=keys is not None)
+    url = attach_url(target, container.view, rank=container.rank, stdin=typed is not None)
     shown = _AfterLog(client)
     try:
         async with running(target, url) as stream:
@@ -125,7 +176,7 @@ async def _at_terminal(engine: Engine, container: Container, client: Hijacked, k
                 await terminal.resize(*terminal.size)
             reading = asyncio.create_task(shown.read_log(engine, container))
             try:
-                await pass_through(stream, shown.write, client.typed(keys) if keys is not None else None)
+                await pass_through(stream, shown.write, typed.for_program() if typed is not None else None)
                 await reading
             finally:
                 reading.cancel()

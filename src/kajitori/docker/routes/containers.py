@@ -186,6 +186,7 @@ async def wait(request: web.Request) -> web.StreamResponse:
     begun = asyncio.ensure_future(engine.begun(container)) if not container.is_active else None
     await response.prepare(request)
     await response.write(b"")
+    exit_code: int | None = None
     try:
         if condition == "removed":
             container = await engine.removed(container, begun)
@@ -193,12 +194,12 @@ async def wait(request: web.Request) -> web.StreamResponse:
             if begun is not None and condition == "next-exit":
                 container = await begun
             if container.is_active:
-                container = await engine.ended(container)
+                exit_code = await engine.exited(container)
                 await engine.read_to_its_end(container, OUTPUT_SECONDS)
     finally:
         if begun is not None:
             begun.cancel()
-    answer: dict[str, object] = {"StatusCode": container.exit_code}
+    answer: dict[str, object] = {"StatusCode": container.exit_code if exit_code is None else exit_code}
     await response.write(json.dumps(answer).encode())
     await response.write_eof()
     return response

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import posixpath
+import tarfile
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from datetime import UTC, datetime
+from io import BytesIO
 from typing import Any
 
 from aiohttp import web
@@ -16,6 +19,7 @@ from kajitori.docker.engine import Engine, engine_of
 from kajitori.docker.execution import Command, output_of
 from kajitori.docker.hijack import CHUNK_BYTES, STDOUT
 from kajitori.docker.placing import SYSTEM_FOLDERS
+from kajitori.docker.platform import run_path
 from kajitori.docker.routes.containers import container_of
 from kajitori.docker.translation.container import Container, seconds_of
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
@@ -25,6 +29,11 @@ _DIRECTORY, _SYMLINK, _DEVICE, _PIPE, _SOCKET = 1 << 31, 1 << 27, 1 << 26, 1 << 
 _GO_KINDS = {0o040000: _DIRECTORY, 0o120000: _SYMLINK, 0o060000: _DEVICE, 0o010000: _PIPE, 0o140000: _SOCKET}
 
 _STAT = 'stat -c "%f %s %Y" "$1" && readlink "$1"; test -e "$1" -o -L "$1"'
+
+OPENING_SECONDS = 60
+"""Longest time for which the checkpoint of an ended run may be opened: a Pod is started for that."""
+FIRST_BYTES = 16 * 1024
+"""At least the first entry of an archive, also with a long name."""
 
 routes = web.RouteTableDef()
 
@@ -42,7 +51,7 @@ async def read(request: web.Request) -> web.StreamResponse:
     engine = engine_of(request)
     container, path = await _asked(request)
     if container.state != "running":
-        return await _read_at_rest(engine, container, path)
+        return await _read_at_rest(request, engine, container, path)
     path = _full(path)
     found = await _stat(engine, container, path)
     folder, name = posixpath.split(path.rstrip("/") or "/")
@@ -100,8 +109,60 @@ def _full(path: str) -> str:
 
 
 def _not_running(container: Container, when: str) -> WrongState:
-    hint = f"{when}; those of its checkpoint also later: kaji cp {container.run}:PATH ."
-    return WrongState(f"container {container.name} is {container.state}, not running", hint=hint)
+    folder = _checkpoint_path(container)
+    later = f"those in its checkpoint {folder} also later" if folder else "to keep some: --label kaji.checkpoint=/PATH"
+    message = f"container {container.name} is {container.state}, not running"
+    return WrongState(message, hint=f"{when}; {later}")
+
+
+def _checkpoint_path(container: Container) -> str:
+    return str((container.spec.get("checkpoint") or {}).get("path") or "")
+
+
+def _is_in_checkpoint(container: Container, full: str) -> bool:
+    """Whether a path of an ended container is in its checkpoint, which outlives its program."""
+    folder = _checkpoint_path(container)
+    return container.has_ended and bool(folder) and (full == folder or full.startswith(f"{folder}/"))
+
+
+async def _checkpoint_archive(engine: Engine, container: Container, full: str) -> AsyncGenerator[bytes]:
+    """Yield a tar archive of a file or folder in the checkpoint, as the Web API makes it from its own Pod."""
+    params = {"path": full, "name": posixpath.basename(full), "wait": OPENING_SECONDS}
+    async with aclosing(engine.platform.chunks(run_path(container, "/files/archive"), params)) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:
+    data = b""
+    async for chunk in chunks:
+        data += chunk
+        if len(data) >= FIRST_BYTES:
+            break
+    return data
+
+
+def first_entry(data: bytes) -> tuple[int, int, int, str]:
+    """Return mode, size, time and link of the first entry of a tar archive that begins with this data."""
+    with tarfile.open(fileobj=BytesIO(data), mode="r|") as archive:
+        entry = archive.next()
+    if entry is None:
+        raise NotFound("the archive is empty")
+    kind = 0o040000 if entry.isdir() else 0o120000 if entry.issym() else 0o100000
+    return kind | entry.mode, entry.size, int(entry.mtime), entry.linkname
+
+
+async def _answer_with(request: web.Request, chunks: AsyncGenerator[bytes], full: str) -> web.StreamResponse:
+    """Answer with a tar archive, whose first entry is what the client asked for."""
+    data = await _beginning(chunks)
+    found = file_stat(full, *first_entry(data))
+    response = web.StreamResponse(headers={"Content-Type": "application/x-tar", **_stat_header(found)})
+    await response.prepare(request)
+    await response.write(data)
+    async for chunk in chunks:
+        await response.write(chunk)
+    await response.write_eof()
+    return response
 
 
 async def _stat_at_rest(engine: Engine, container: Container, path: str) -> dict[str, Any]:
@@ -110,6 +171,9 @@ async def _stat_at_rest(engine: Engine, container: Container, path: str) -> dict
     if container.is_active:
         raise _not_running(container, "files can be copied while it runs")
     full = _full(path)
+    if _is_in_checkpoint(container, full):
+        async with aclosing(_checkpoint_archive(engine, container, full)) as chunks:
+            return file_stat(full, *first_entry(await _beginning(chunks)))
     async with engine.placing.opened(container) as placed:
         known = placed.stat(full)
     if known is None and (path.endswith(("/", "/.")) or full in SYSTEM_FOLDERS or full in _folders(container)):
@@ -122,8 +186,12 @@ async def _stat_at_rest(engine: Engine, container: Container, path: str) -> dict
     return file_stat(full, *known, _created(container), "")
 
 
-async def _read_at_rest(engine: Engine, container: Container, path: str) -> web.Response:
-    """Answer with files that were copied into a container that was never started."""
+async def _read_at_rest(request: web.Request, engine: Engine, container: Container, path: str) -> web.StreamResponse:
+    """Answer with files of an ended container's checkpoint, or files that were copied into one that was never
+    started."""
+    if _is_in_checkpoint(container, _full(path)):
+        async with aclosing(_checkpoint_archive(engine, container, _full(path))) as chunks:
+            return await _answer_with(request, chunks, _full(path))
     if not container.was_never_started:
         raise _not_running(container, "files can be copied out of it while it runs")
     found = await _stat_at_rest(engine, container, path)

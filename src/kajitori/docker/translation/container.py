@@ -146,6 +146,23 @@ class Container:
         return int(self.spec.get("resumes") or 0)
 
     @property
+    def restarts(self) -> int:
+        """Number of times that all members were started again after a failure, since the last start by a user."""
+        return int(self.status.get("restarts") or 0)
+
+    @property
+    def is_service(self) -> bool:
+        """Whether its program is started again whenever it has ended."""
+        return self.spec.get("type") == "service"
+
+    @property
+    def last_exit_code(self) -> int | None:
+        """Exit code of the newest failure that the run tells of, preferably of this rank; None if there is none."""
+        failures = [one for one in self.status.get("notable") or () if one.get("exitCode") is not None]
+        failures.sort(key=lambda one: (one["rank"] == self.rank, int(one.get("attempt") or 0)))
+        return int(failures[-1]["exitCode"]) if failures else None
+
+    @property
     def replicas(self) -> int:
         return int(self.spec.get("replicas") or 1)
 
@@ -182,12 +199,14 @@ class Container:
 
     @property
     def state(self) -> str:
-        """Docker's word: created, running, restarting, removing or exited. A run that waits for nodes is `created`."""
+        """Docker's word: created, running, restarting, removing or exited. A run that waits for nodes is `created`,
+        and `restarting` if its program has run and failed before."""
         if self.view.get("deleting"):
             return "removing"
         if self.was_never_started:
             return "created"
-        return _STATES[self.phase]
+        is_between = self.restarts > 0 and self.phase in (Phase.QUEUED, Phase.STARTING)
+        return "restarting" if is_between else _STATES[self.phase]
 
     @property
     def exit_code(self) -> int:

@@ -62,14 +62,14 @@ def inspection(
         "Created": container.view["createdAt"],
         "Path": words[0] if words else "",
         "Args": words[1:],
-        "State": state(container) | ({"Health": health} if health is not None else {}),
+        "State": state(container, member) | ({"Health": health} if health is not None else {}),
         "Image": image_id(image),
         "ResolvConfPath": "",
         "HostnamePath": "",
         "HostsPath": "",
         "LogPath": "",
         "Name": f"/{container.shown_name}",
-        "RestartCount": int(container.status.get("restarts") or 0),
+        "RestartCount": container.restarts + int((member or {}).get("restarts") or 0),
         "Driver": "kajitori",
         "Platform": "linux",
         "MountLabel": "",
@@ -84,9 +84,13 @@ def inspection(
     }
 
 
-def state(container: Container) -> dict[str, Any]:
-    """Return the `State` of an inspected container."""
+def state(container: Container, member: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the `State` of an inspected container. `member` is that of its rank, if it has a Pod."""
     word = container.state
+    exit_code = container.exit_code
+    if word == "restarting":  # as with Docker, only until the program runs again
+        of_member = member.get("lastExitCode") if member is not None else None
+        exit_code = int(of_member if of_member is not None else container.last_exit_code or 0)
     return {
         "Status": word,
         "Running": word in ("running", "restarting"),
@@ -95,7 +99,7 @@ def state(container: Container) -> dict[str, Any]:
         "OOMKilled": container.has_ended and container.reason is Reason.OUT_OF_MEMORY,
         "Dead": False,
         "Pid": 1 if word == "running" else 0,
-        "ExitCode": container.exit_code,
+        "ExitCode": exit_code,
         "Error": container.message if container.phase is Phase.FAILED else "",
         "StartedAt": container.started_at or NO_TIME,
         "FinishedAt": container.finished_at or NO_TIME,
