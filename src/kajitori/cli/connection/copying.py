@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from kajitori.cli.connection.folders import open_folder
+from kajitori.cli.connection.sparse import SparseArchive, copy_parts, data_of, parts_of
 from kajitori.cli.terminal import write_as_is
 from kajitori.core.words.quantities import round_memory
 from kajitori.errors import InvalidInput, KajitoriError
@@ -34,6 +35,10 @@ Execute = Callable[..., int]
 _PROBE = """
 if [ -d "$1" ]; then echo folder; elif [ -e "$1" ]; then echo file; elif [ -d "$(dirname -- "$1")" ]; then echo new; fi
 """
+_TAKES_SPARSE = "tar --sparse -cf /dev/null /dev/null 2>/dev/null"
+"""Command that succeeds if the member's tar (GNU's) knows files with holes. Others refuse the option."""
+_PROBE_SPARSE = f"{_TAKES_SPARSE} && echo sparse; true"
+_PACK = f'{_TAKES_SPARSE} && sparse=--sparse; exec tar $sparse -cf - -C "$1" -- "$2"'
 _MODES = 0o777
 _PART = ".kaji-cp-{}"
 """Name of a file that is being written here: an interrupted copy leaves what was there before."""
@@ -72,7 +77,7 @@ class Meter:
     def __init__(self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._show = show
         self._clock = clock
-        self._bytes = 0
+        self.moved_bytes = 0
         self._shown_at = clock() + _TOLD_AFTER_SECONDS - _TOLD_AGAIN_SECONDS
 
     def counted(self, stream: BinaryIO) -> BinaryIO:
@@ -80,10 +85,10 @@ class Meter:
         return cast(BinaryIO, _Counted(stream, self))
 
     def add(self, count: int) -> None:
-        self._bytes += count
+        self.moved_bytes += count
         if self._clock() - self._shown_at >= _TOLD_AGAIN_SECONDS:
             self._shown_at = self._clock()
-            self._show(f"{round_memory(self._bytes)} copied")
+            self._show(f"{round_memory(self.moved_bytes)} copied")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,9 @@ def copy_out(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN)
     folder, name = posixpath.split(source.rstrip("/") or "/")
     if source.endswith("/.") or name in ("", ".", ".."):
         folder, name = source, "."
-    words = ("tar", "-cf", "-", "-C", folder or ".", "--", name)
+    words: tuple[str, ...] = ("/bin/sh", "-c", _PACK, "sh", folder or ".", name)
+    if target == "-":  # what reads this archive may not know files with holes
+        words = ("tar", "-cf", "-", "-C", folder or ".", "--", name)
     entry = "" if name == "." else name
     return _receive(partial(_run, execute, words), source, entry, target, entry, meter)
 
@@ -171,8 +178,9 @@ def copy_in(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN) 
     if source != "-" and not os.path.lexists(source):
         raise InvalidInput.one("SOURCE", f"there is no {source}", value=source, hint="check the path")
     output = io.BytesIO()
-    _run(execute, ("/bin/sh", "-c", _PROBE, "sh", target), stdout=output)
-    kind = output.getvalue().decode("utf-8", "replace").strip()
+    _run(execute, ("/bin/sh", "-c", _PROBE + _PROBE_SPARSE, "sh", target), stdout=output)
+    words_found = output.getvalue().decode("utf-8", "replace").split()
+    kind = next((word for word in words_found if word != "sparse"), "")
     path = Path(source)
     content_only = source == "." or source.endswith("/.")
     folder, name = target, "." if content_only else path.resolve().name
@@ -190,7 +198,7 @@ def copy_in(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN) 
         _run(execute, words, stdin=0, stdout=io.BytesIO())
         return []
     reader, writer = os.pipe()
-    packing = _Packing(path, name, meter)
+    packing = _Packing(path, name, meter, SparseArchive if "sparse" in words_found else tarfile.TarFile)
     thread = threading.Thread(target=packing.run, args=(writer,), name="pack", daemon=True)
     thread.start()
     try:
@@ -229,6 +237,7 @@ class _Packing:
     source: Path
     name: str
     meter: Meter
+    format: type[tarfile.TarFile] = tarfile.TarFile
     left_out: list[str] = field(default_factory=list)
     error: Exception | None = None
 
@@ -236,7 +245,7 @@ class _Packing:
         try:
             with (
                 open(writer, "wb") as stream,
-                tarfile.open(fileobj=self.meter.counted(stream), mode="w|") as archive,
+                self.format.open(fileobj=self.meter.counted(stream), mode="w|") as archive,
             ):
                 archive.add(self.source, self.name, filter=self._as_root)
         except BrokenPipeError:
@@ -278,7 +287,7 @@ class _Unpacking:
         except tarfile.ReadError as error:
             if self.count:  # if nothing came, the member's tar says why
                 self.error = CopyFailed(f"the archive that the member sent can't be read: {error}")
-        except tarfile.TarError as error:
+        except (tarfile.TarError, ValueError) as error:  # ValueError: a table of holes that is none
             self.error = CopyFailed(f"the archive that the member sent can't be read: {error}")
         except OSError as error:
             self.error = InvalidInput.one(
@@ -299,14 +308,15 @@ class _Unpacking:
                 raise InvalidInput.one("TARGET", f"{path} is in the way: it is no folder", value=str(path))
             path.mkdir(exist_ok=True, parents=True)
         elif member.isreg():
-            self._write(archive.extractfile(member), path, member)
+            self._write(archive.extractfile(member), path, member, parts=parts_of(member))
         elif member.islnk():
             first = self._path_of(member.linkname)
             if first is None or not first.is_file() or first.is_symlink():
                 self.left_out.append(f"{member.name}: what it is a second name of was not copied")
             else:
                 with first.open("rb") as content:
-                    self._write(content, path, member)
+                    member.size = first.stat().st_size
+                    self._write(content, path, member, parts=data_of(content, member.size))
         elif member.issym():
             inside = posixpath.normpath(posixpath.join(posixpath.dirname(self._inner(member.name)), member.linkname))
             if _leads_out(inside):
@@ -355,14 +365,25 @@ class _Unpacking:
         """Whether the path is below the target once all links in it are followed."""
         return Path(os.path.realpath(path)).is_relative_to(self._root)
 
-    def _write(self, content: IO[bytes] | None, path: Path, member: tarfile.TarInfo) -> None:
+    def _write(
+        self,
+        content: IO[bytes] | None,
+        path: Path,
+        member: tarfile.TarInfo,
+        *,
+        parts: list[tuple[int, int]] | None,
+    ) -> None:
+        """Write a file; `parts` are those of a file with holes that are none."""
         assert content is not None
         path.parent.mkdir(exist_ok=True, parents=True)
         part = path.with_name(_PART.format(os.getpid()))
         part.unlink(missing_ok=True)
         try:
             with os.fdopen(os.open(part, _NO_FOLLOW, 0o600), "wb") as file:
-                shutil.copyfileobj(content, file, 1 << 20)
+                if parts is None:
+                    shutil.copyfileobj(content, file, 1 << 20)
+                else:
+                    copy_parts(content, file, parts, member.size)
             part.chmod(member.mode & _MODES)
             os.utime(part, (member.mtime, member.mtime))
             part.replace(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -308,3 +309,50 @@ def test_a_dash_reads_or_writes_an_archive(
             os.dup2(keyboard, 0)
             os.close(keyboard)
     assert (member / "sub" / "member" / "a").read_text() == "hi"
+
+
+HOLE = 4 << 20
+"""Size of each hole in `with_holes`."""
+
+
+def with_holes(path: Path) -> Path:
+    """Create a file of data between two holes."""
+    with path.open("wb") as file:
+        file.seek(HOLE)
+        file.write(b"data" * 5_000)
+        file.truncate(2 * HOLE + 20_000)
+    return path
+
+
+@pytest.mark.parametrize("knows_holes", [True, False])
+def test_holes_of_files_do_not_travel_if_the_members_tar_knows_them(
+    knows_holes: bool, member: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each copy has the same bytes and holes of its own. BusyBox's tar, for example, refuses the option."""
+    if not knows_holes:
+        other = tmp_path / "bin" / "tar"
+        other.parent.mkdir()
+        other.write_text(f'#!/bin/sh\ncase " $* " in *--sparse*) exit 1;; esac\nexec {shutil.which("tar")} "$@"\n')
+        other.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    (folder / "data").mkdir()
+    source = with_holes(folder / "data" / "model")
+    (folder / "data" / "same").hardlink_to(source)
+    moved: list[str] = []
+    meter = Meter(moved.append, clock=iter(range(10**9)).__next__)
+    assert copy_in(execute, "data", str(member / "sub"), meter) == []
+    assert copy_out(execute, str(member / "sub" / "data"), "back", meter) == []
+    content = source.read_bytes()
+    for copied in (member / "sub" / "data" / "model", folder / "back" / "model", folder / "back" / "same"):
+        assert copied.read_bytes() == content
+        if knows_holes:
+            assert copied.stat().st_blocks * 512 < HOLE
+    assert meter.moved_bytes < HOLE if knows_holes else meter.moved_bytes > 4 * HOLE
+
+
+def test_a_wrong_table_of_holes_is_an_error(folder: Path) -> None:
+    """The archive of a member is not trusted."""
+    wrong = entry("GNUSparseFile.0/model")
+    wrong.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
+    with pytest.raises(CopyFailed, match="can't be read"):
+        copy_out(sender((wrong, b"no number\n".ljust(512, b"\0"))), "/model", "model")
