@@ -56,7 +56,7 @@ def test_the_list_begins_with_ones_own_runs_and_their_last_figures(cluster: Kaji
 
 
 def test_a_view_is_saved_found_by_the_search_renamed_and_deleted(cluster: KajiUp, page: Page) -> None:
-    """It has the filter, the order and the columns."""
+    """It has the filter, the order and the columns. The rows are saved as a file."""
     run(cluster, "seen", "sleep", "1000")
     page.get_by_role("link", name="seen").wait_for()
     page.get_by_label("Filter").fill("see")
@@ -87,6 +87,17 @@ def test_a_view_is_saved_found_by_the_search_renamed_and_deleted(cluster: KajiUp
     page.get_by_text("Ours is deleted.").wait_for()
     page.get_by_role("button", name="Undo").click()
     page.get_by_label("Rename Ours").wait_for()
+    page.get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Export").click()
+    page.get_by_role("dialog", name="Export").get_by_text("kaji ps -a", exact=True).wait_for()
+    assert_accessible(page, "[role=dialog]")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save 1 row as CSV").click()
+    header, line = download.value.path().read_text().splitlines()
+    assert (header.split(",")[:4], line.split(",")[:2]) == (
+        ["namespace", "name", "owner", "phase"],
+        ["default", "seen"],
+    )
 
 
 def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:

@@ -10,12 +10,13 @@ import { useNavigate, useParams } from "react-router";
 import { useView } from "../address/useAddress";
 import { Problem } from "../app/Problem";
 import { Beside } from "../beside/Beside";
+import { ExportMenu } from "../table/ExportMenu";
 import { ColumnChoice } from "../table/ColumnChoice";
 import { useColumns } from "../table/useColumns";
 import { ViewMenu } from "../views/ViewMenu";
 import { Since } from "../words/Since";
 import { DIMENSIONS, legendOf, type Dimension } from "./colours";
-import { markedBy, nodesOf, parametersOf, viewOf } from "./filter";
+import { csvOf, markedBy, nodesOf, parametersOf, viewOf } from "./filter";
 import { NodeLegend } from "./map/NodeLegend";
 import { NodeMap } from "./map/NodeMap";
 import { NodePanel } from "./node/NodePanel";
@@ -49,6 +50,7 @@ export function ClusterPage() {
   const making = useMemo(() => (view.room && explained.data ? nodesOf(explained.data.toFree ?? []) : null), [view.room, explained.data]);
   const text = useDeferredValue(view.text);
   const marked = useMemo(() => markedBy(nodes, { ...view, text }, legend, making), [nodes, view, text, legend, making]);
+  const listed = useMemo(() => (marked ? nodes.filter(({ name }) => marked.has(name)) : nodes), [nodes, marked]);
 
   return (
     <>
@@ -80,6 +82,7 @@ export function ClusterPage() {
           sx={{ width: { xs: "100%", sm: 220 } }}
         />
         <ViewMenu table="nodes" parameters={parametersOf(view)} />
+        <ExportMenu name="nodes" rows={listed.length} command="kaji nodes" missing={marked ? "The command lists all nodes." : ""} csv={() => csvOf(listed)} />
         {view.asTable && <ColumnChoice columns={columns} chosen={shown} choose={choose} />}
       </Box>
       {live.error && !live.nodes && <Problem error={live.error} />}
@@ -93,7 +96,7 @@ export function ClusterPage() {
           <Beside panel={selected && <NodePanel key={selected} name={selected} close={() => void navigate(addressOf(""))} />}>
             {view.asTable ? (
               <NodeTable
-                nodes={marked ? nodes.filter(({ name }) => marked.has(name)) : nodes}
+                nodes={listed}
                 columns={shown}
                 order={view.order}
                 sort={(order) => change({ order })}

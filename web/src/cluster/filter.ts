@@ -1,6 +1,7 @@
 /** The filter that highlights nodes on the map, as the page's address contains it. */
 import { DIMENSIONS, type Dimension, type Legend } from "./colours";
 import { orderOf, orderText, type Order } from "../table/sorting";
+import { csvTable } from "../words/csv";
 import { expanded } from "./names";
 import { SORT_KEYS } from "./nodeColumns";
 import type { NodeRow } from "./useNodes";
@@ -59,4 +60,24 @@ export function markedBy(nodes: readonly NodeRow[], view: View, legend: Legend, 
 export function nodesOf(steps: readonly { kind: string; name: string; nodes: string }[]): Set<string> {
   const names = steps.flatMap(({ kind, name, nodes }) => (kind === "cordoned" || kind === "broken" ? [name, ...expanded(nodes)] : expanded(nodes)));
   return new Set(names);
+}
+
+/** Return nodes as CSV. */
+export function csvOf(nodes: readonly NodeRow[]): string {
+  return csvTable(nodes, {
+    name: (node) => node.name,
+    state: (node) => node.state,
+    why: (node) => node.why,
+    pool: (node) => node.pool,
+    places: (node) => node.places.join("/"),
+    gpuType: (node) => node.gpuType,
+    gpusUsed: (node) => node.gpus.used,
+    gpus: (node) => node.gpus.total,
+    cpuMillisUsed: (node) => node.cpuMillis.used,
+    cpuMillis: (node) => node.cpuMillis.total,
+    memoryBytesUsed: (node) => node.memoryBytes.used,
+    memoryBytes: (node) => node.memoryBytes.total,
+    runs: (node) => node.holders.join(" "),
+    owner: (node) => node.owner,
+  });
 }

@@ -14,6 +14,7 @@ import { OwnerChooser } from "../past/OwnerChooser";
 import { PastTabs } from "../past/PastTabs";
 import { SpanChooser } from "../past/SpanChooser";
 import { TeamChooser } from "../past/TeamChooser";
+import { ExportMenu } from "../table/ExportMenu";
 import { ColumnChoice } from "../table/ColumnChoice";
 import { useColumns } from "../table/useColumns";
 import { ViewMenu } from "../views/ViewMenu";
@@ -23,7 +24,7 @@ import { SettledField } from "../words/SettledField";
 import { Since } from "../words/Since";
 import { VirtualTable } from "../words/VirtualTable";
 import { COLUMNS } from "./columns";
-import { addressOf, commandOf, filterOf, parametersOf } from "./filter";
+import { addressOf, commandOf, csvOf, filterOf, parametersOf } from "./filter";
 import { useHistory } from "./useHistory";
 
 /** Runs that have ended, also removed ones. The server searches and sends them page by page. */
@@ -51,6 +52,7 @@ export function HistoryPage() {
         <TeamChooser team={filter.team} choose={(team) => change({ team })} />
         <SpanChooser span={filter.span} choose={(span) => change({ span })} label="Created" withAll />
         <ViewMenu table="history" parameters={parametersOf(filter)} />
+        <ExportMenu name="ended-runs" rows={runs.length} missing={history.hasNextPage ? "The file has the rows that are loaded." : ""} csv={() => csvOf(runs)} />
         <ColumnChoice columns={COLUMNS} chosen={columns} choose={choose} />
       </Box>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>

@@ -3,6 +3,7 @@ import type { Phase, Schemas } from "../api/client";
 import { FINAL } from "../states/states";
 import { optionsOf, spanOf, writeSpan, type Span } from "../past/span";
 import { lineOf } from "../words/commands";
+import { csvTable } from "../words/csv";
 import { secondsBetween } from "../words/times";
 
 export type RecordedRun = Schemas["RecordedRun"];
@@ -44,6 +45,27 @@ export function commandOf({ name, owner, team, phases, span }: Filter, now: numb
   const statuses = (phases.length ? phases : [...FINAL]).flatMap((phase) => ["--status", phase.toLowerCase()]);
   const whose = owner === "@me" ? [] : owner ? ["--owner", owner] : ["--all-users"];
   return lineOf("history", { "--name": name, "-N": team }, [...whose, ...statuses, ...optionsOf(span, now)]);
+}
+
+/** Return ended runs as CSV. */
+export function csvOf(runs: readonly RecordedRun[]): string {
+  return csvTable(runs, {
+    namespace: (run) => run.namespace,
+    name: (run) => run.name,
+    owner: (run) => run.owner,
+    type: (run) => run.type,
+    phase: (run) => run.phase,
+    reason: (run) => run.reason,
+    members: (run) => run.members,
+    gpus: (run) => run.gpus,
+    attempts: (run) => run.attempts,
+    createdAt: (run) => run.createdAt,
+    startedAt: (run) => run.startedAt,
+    endedAt: (run) => run.endedAt,
+    removedAt: (run) => run.removedAt,
+    lastedSeconds: lasted,
+    uid: (run) => run.uid,
+  });
 }
 
 /** The address of a run's page: by its UID once the run is removed, because its name may belong to a newer run. */

@@ -10,6 +10,7 @@ import { useRowsBeside } from "../beside/useRowsBeside";
 import { StateMark } from "../states/StateMark";
 import { STATES } from "../states/states";
 import { ColumnChoice } from "../table/ColumnChoice";
+import { ExportMenu } from "../table/ExportMenu";
 import { useColumns } from "../table/useColumns";
 import { useSelection } from "../table/useSelection";
 import { CopyLine } from "../words/CopyLine";
@@ -18,13 +19,15 @@ import { ViewMenu } from "../views/ViewMenu";
 import { count } from "../words/amounts";
 import { BESIDE_COLUMNS, columnsFor } from "./columns";
 import { NEED_FIGURES } from "./figureColumns";
-import { counted, parametersOf } from "./filter";
+import { commandOf, csvOf } from "./exports";
+import { counted, parametersOf, selectionOf } from "./filter";
 import { Nothing } from "./Nothing";
 import { RunBeside } from "./RunBeside";
 import { RunListHead, RunListNotices } from "./RunListHead";
 import type { Row } from "./rows";
 import { RunTable, uidOf } from "./RunTable";
 import { StartButton } from "./StartButton";
+import { readFigures } from "./useFigures";
 import { useRunList } from "./useRunList";
 
 const RunPage = later(async () => (await import("../run/RunPage")).RunPage);
@@ -60,6 +63,7 @@ export function RunList({ opened }: { opened: Item | null }) {
         {!opened && (
           <>
             <ViewMenu table="runs" parameters={parametersOf(filter)} />
+            <ExportMenu name="runs" rows={shown.length} {...commandOf(filter)} csv={async () => csvOf(shown, await readFigures(selectionOf(filter.whose, list.teams) ?? ""))} />
             <ColumnChoice columns={all} chosen={columns} choose={chooseColumns} />
           </>
         )}

@@ -27,15 +27,20 @@ export function useFigures(visible: readonly string[], all: string | null, runs:
   const found = useQuery({
     queryKey: ["run-figures", all ?? settled],
     queryFn: async () => {
-      const query = all === null ? { uid } : queryOf(all);
-      const { figures } = contentOf(await client.GET("/v1/run-figures", { params: { query } }));
-      known.current = all === null ? merged(known.current, uid, figures) : new Map(Object.entries(figures));
-      return known.current;
+      if (all !== null) return (known.current = await readFigures(all));
+      const { figures } = contentOf(await client.GET("/v1/run-figures", { params: { query: { uid } } }));
+      return (known.current = merged(known.current, uid, figures));
     },
     enabled: uid.length > 0,
     refetchInterval: changes ? REFRESH_MS : false,
   });
   return found.data ?? known.current;
+}
+
+/** Return the last figures of all runs that the parameters of the Web API's list select. */
+export async function readFigures(all: string): Promise<FiguresByUid> {
+  const { figures } = contentOf(await client.GET("/v1/run-figures", { params: { query: queryOf(all) } }));
+  return new Map(Object.entries(figures));
 }
 
 function queryOf(parameters: string) {
