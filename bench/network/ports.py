@@ -125,6 +125,14 @@ def upload(port: int, megabytes: int) -> float:
         return megabytes / (time.perf_counter() - began)
 
 
+def parallel_seconds(port: int) -> float:
+    """Return for how long `PARALLEL` connections at once receive and send a megabyte each."""
+    began = time.perf_counter()
+    with ThreadPoolExecutor(PARALLEL) as threads:
+        list(threads.map(lambda _: (download(port, 1), upload(port, 1)), range(PARALLEL)))
+    return time.perf_counter() - began
+
+
 @contextmanager
 def forwarding(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[int]:
     """Run a command that forwards a port; yield the local one."""
@@ -140,24 +148,24 @@ def forwarding(command: Sequence[str], environment: Mapping[str, str]) -> Iterat
 
 def keystrokes(command: Sequence[str], environment: Mapping[str, str]) -> list[float]:
     """Return the milliseconds until each typed key is shown."""
-    ours, theirs = pty.openpty()
-    tty.setraw(theirs)
-    process = subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
+    keyboard, terminal = pty.openpty()
+    tty.setraw(terminal)
+    process = subprocess.Popen(command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal)
+    os.close(terminal)
     try:
-        _read_until(ours, b"ready")
+        _read_until(keyboard, b"ready")
         times = []
         for number in range(KEYS):
             key = b"%c" % (97 + number % 26)
             began = time.perf_counter()
-            os.write(ours, key)
-            _read_until(ours, key)
+            os.write(keyboard, key)
+            _read_until(keyboard, key)
             times.append(1000 * (time.perf_counter() - began))
         return times
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(keyboard)
 
 
 def _read_until(terminal: int, text: bytes) -> None:
@@ -209,8 +217,11 @@ def measure(
     megabytes: int,
     rounds: int,
 ) -> int:
-    """`target` is the user's Web API and namespace, `kubectl` the command with the user's rights and namespace, and
-    `options` are those of `kaji run`."""
+    """Measure forwarded ports, WebSockets and keystrokes, print tables, and return the exit code.
+
+    `target` is the user's Web API and namespace. `kubectl` is the command with the user's rights and namespace.
+    `options` are those of `kaji run`.
+    """
     kaji = str(Path(sys.executable).with_name("kaji"))
     inside = start(kaji, "streams", PROGRAM, environment, options)
     ways = {
@@ -219,16 +230,13 @@ def measure(
     }
     found: dict[str, tuple[list[float], list[float]]] = {way: ([], []) for way in ways}
     parallel: dict[str, float] = {}
-    for number in range(rounds):
+    for _ in range(rounds):
         for way, command in ways.items():
             with forwarding(command, environment) as port:
                 found[way][0].append(download(port, megabytes))
                 found[way][1].append(upload(port, megabytes))
-                if number == 0:
-                    began = time.perf_counter()
-                    with ThreadPoolExecutor(PARALLEL) as threads:
-                        list(threads.map(lambda _, port=port: (download(port, 1), upload(port, 1)), range(PARALLEL)))
-                    parallel[way] = time.perf_counter() - began
+                if way not in parallel:
+                    parallel[way] = parallel_seconds(port)
     sockets = start(kaji, "sockets", WEBSOCKETS, environment, options)
     limits = measure_websockets(environment, target, kubectl, sockets, megabytes // 2, rounds)
     keys = keystrokes([kaji, "exec", "-it", "streams", "sh", "-c", "stty raw -echo; echo ready; cat"], environment)
@@ -240,13 +248,13 @@ def measure(
     columns = ("", "from the member, MB/s", "to the member, MB/s", f"{PARALLEL} at once, 1 MB each way, s")
     print_table(f"streams, {megabytes} MB, load {os.getloadavg()[0]:.1f}", columns, rows)
     print_table("a key typed into kaji exec -it", ("", "ms"), [("until it is shown", median_and_range(keys, 1))])
-    ours, theirs = (tuple(map(statistics.median, found[way])) for way in ways)
+    by_kaji, by_kubectl = (tuple(map(statistics.median, found[way])) for way in ways)
     return print_limits(
         [
-            Limit("from the member", ours[0], least=LEAST_MB_A_SECOND, unit=" MB/s"),
-            Limit("to the member", ours[1], least=LEAST_MB_A_SECOND, unit=" MB/s"),
-            Limit("from the member, share of kubectl's", ours[0] / theirs[0], least=LEAST_SHARE),
-            Limit("to the member, share of kubectl's", ours[1] / theirs[1], least=LEAST_SHARE),
+            Limit("from the member", by_kaji[0], least=LEAST_MB_A_SECOND, unit=" MB/s"),
+            Limit("to the member", by_kaji[1], least=LEAST_MB_A_SECOND, unit=" MB/s"),
+            Limit("from the member, share of kubectl's", by_kaji[0] / by_kubectl[0], least=LEAST_SHARE),
+            Limit("to the member, share of kubectl's", by_kaji[1] / by_kubectl[1], least=LEAST_SHARE),
             *limits,
             Limit("a keystroke", statistics.median(keys), most=MOST_KEYSTROKE_MS, unit=" ms"),
         ]
