@@ -37,10 +37,10 @@ def cards(folder: Path = CARDS) -> Iterator[Card]:
         for card in sorted(folder.iterdir()):
             if (card / "device").exists():
                 with contextlib.suppress(OSError, ValueError):  # it was removed meanwhile
-                    yield _card(card)
+                    yield _card_counters(card)
 
 
-def _card(folder: Path) -> Card:
+def _card_counters(folder: Path) -> Card:
     def count(*names: str) -> int:
         return sum(int((folder / "statistics" / name).read_text()) for name in names)
 
@@ -59,28 +59,34 @@ def _card(folder: Path) -> Card:
 
 def exposition(counting: Counting, registry: CollectorRegistry) -> bytes:
     """Return all metrics of the agent in Prometheus' text format."""
-    lines = [*traffic_lines(counting.ledger), *card_lines(cards()), *_health(counting.health)]
+    lines = [*traffic_lines(counting.ledger), *card_lines(cards()), *_health_series(counting.health)]
     return "\n".join(lines).encode() + b"\n" + generate_latest(registry)
 
 
 def traffic_lines(ledger: Ledger) -> Iterator[str]:
     """Yield the series of all totals."""
     pods, runs = ledger.pods.values(), ledger.runs.values()
-    yield from _family(
+    yield from _byte_and_packet_series(
         metrics.TRAFFIC_POD,
         "of Pods that are on this node",
-        ((_labels(namespace=a.pod.namespace, pod=a.pod.name, run=a.pod.run), a.totals) for a in pods),
+        ((_label_text(namespace=a.pod.namespace, pod=a.pod.name, run=a.pod.run), a.totals) for a in pods),
     )
-    yield from _family(
+    yield from _byte_and_packet_series(
         metrics.TRAFFIC_RUN,
         "of runs with recent members on this node",
-        ((_labels(namespace=a.namespace, run=a.run, run_id=a.run_id, user=a.user), a.totals) for a in runs),
+        ((_label_text(namespace=a.namespace, run=a.run, run_id=a.run_id, user=a.user), a.totals) for a in runs),
     )
-    yield from _family(metrics.TRAFFIC_NAMESPACE, "of namespaces", _by("namespace", ledger.namespaces))
-    yield from _family(metrics.TRAFFIC_USER, "of users, by their runs", _by("user", ledger.users))
+    yield from _byte_and_packet_series(
+        metrics.TRAFFIC_NAMESPACE, "of namespaces", _labelled_totals("namespace", ledger.namespaces)
+    )
+    yield from _byte_and_packet_series(
+        metrics.TRAFFIC_USER, "of users, by their runs", _labelled_totals("user", ledger.users)
+    )
     host = "of the node's own programs and of Pods without a network of their own"
-    yield from _family(metrics.TRAFFIC_HOST, host, [("", ledger.host)])
-    yield from _family(metrics.TRAFFIC_STRANGERS, "of Pods that are no longer known", [("", ledger.strangers)])
+    yield from _byte_and_packet_series(metrics.TRAFFIC_HOST, host, [("", ledger.host)])
+    yield from _byte_and_packet_series(
+        metrics.TRAFFIC_STRANGERS, "of Pods that are no longer known", [("", ledger.strangers)]
+    )
 
 
 def card_lines(found: Iterable[Card]) -> Iterator[str]:
@@ -103,7 +109,7 @@ def card_lines(found: Iterable[Card]) -> Iterator[str]:
             yield f'{metrics.CARD_CAPACITY}{{device="{card.name}"}} {card.bytes_per_second}'
 
 
-def _health(health: Health) -> Iterator[str]:
+def _health_series(health: Health) -> Iterator[str]:
     repairs = "Times that another program's changes to the rules were undone."
     lost = "Counters that another program deleted or reset."
     figures = (
@@ -121,7 +127,7 @@ def _health(health: Health) -> Iterator[str]:
         yield f"{name} {value}"
 
 
-def _family(prefix: str, of: str, rows: Iterable[tuple[str, Totals]]) -> Iterator[str]:
+def _byte_and_packet_series(prefix: str, of: str, rows: Iterable[tuple[str, Totals]]) -> Iterator[str]:
     """Yield the series of a counter of bytes and of one of packets."""
     sizes, packets = [], []
     size_name, packet_name = f"{prefix}_bytes_total", f"{prefix}_packets_total"
@@ -137,11 +143,11 @@ def _family(prefix: str, of: str, rows: Iterable[tuple[str, Totals]]) -> Iterato
         yield from series
 
 
-def _by(label: str, totals: Mapping[str, Totals]) -> Iterator[tuple[str, Totals]]:
-    return ((_labels(**{label: name}), sums) for name, sums in totals.items())
+def _labelled_totals(label: str, totals: Mapping[str, Totals]) -> Iterator[tuple[str, Totals]]:
+    return ((_label_text(**{label: name}), sums) for name, sums in totals.items())
 
 
-def _labels(**labels: str) -> str:
+def _label_text(**labels: str) -> str:
     return "".join(f'{name}="{_escaped(value)}",' for name, value in labels.items())
 
 

@@ -86,7 +86,7 @@ def _read(file: Path) -> Pod | None:
         log.error("%s: invalid uid %.80r or interface %.80r; its Pod is not counted", file, pod.uid, pod.interface)
         return None
     try:
-        addresses = tuple(_address(address) for address in pod.addresses)
+        addresses = tuple(_normal_address(address) for address in pod.addresses)
     except ValueError as error:
         log.error("%s: %s; its Pod is not counted", file, error)
         return None
@@ -97,7 +97,7 @@ def _read(file: Path) -> Pod | None:
     return msgspec.structs.replace(pod, addresses=addresses)
 
 
-def _address(text: str) -> str:
+def _normal_address(text: str) -> str:
     """Return the address as the kernel writes it. Raises ValueError, also for a link-local one (`fe80::1%eth0`)."""
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:

@@ -24,7 +24,7 @@ class TrafficSection:
 
     def __init__(self, path: Path | None) -> None:
         """Raise InvalidInput if the section is faulty at the start, so that nothing is counted by wrong rules."""
-        self._file = _File(path, "policy", _traffic, InForce, without_file=TrafficPolicy(), required=True)
+        self._file = _File(path, "policy", _parsed_policy, InForce, without_file=TrafficPolicy(), required=True)
         self._traffic = self._file.current().value
         self.classes: Classes = self._traffic.address_classes
         """Address classes in force; they change with `current`."""
@@ -39,7 +39,7 @@ class TrafficSection:
         return traffic
 
 
-def _traffic(text: bytes) -> TrafficPolicy:
+def _parsed_policy(text: bytes) -> TrafficPolicy:
     """Return the traffic section of a policy file. Raises InvalidInput."""
     try:
         document = yaml.safe_load(text) or {}

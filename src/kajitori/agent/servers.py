@@ -54,11 +54,11 @@ class Servers:
         connection.request(method, urlsplit(url).path.rstrip("/") + path, body, headers)
         response = connection.getresponse()
         if response.status != expected:
-            raise http.client.HTTPException(f"{url} answered {response.status}: {_detail(response.read(1000))}")
+            raise http.client.HTTPException(f"{url} answered {response.status}: {_problem_detail(response.read(1000))}")
         return response
 
 
-def _detail(body: bytes) -> str:
+def _problem_detail(body: bytes) -> str:
     """Return the detail of a problem document, or the body."""
     try:
         return str(msgspec.json.decode(body)["detail"])

@@ -126,14 +126,14 @@ def reading(path: Path) -> Iterator[Iterator[tuple[str, IO[bytes]]]]:
             zstandard.ZstdDecompressor().stream_reader(file) as unpacked,
             tarfile.open(mode="r|", fileobj=unpacked) as tar,
         ):
-            yield _entries(tar)
+            yield _tar_entries(tar)
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
-        raise _damaged(path, f"it can't be read to its end ({error})") from error
+        raise _damaged_error(path, f"it can't be read to its end ({error})") from error
     except OSError as error:
         raise InvalidInput.one("FILE", f"{path} can't be read: {error.strerror or error}", value=str(path)) from error
 
 
-def _entries(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
+def _tar_entries(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
     for info in tar:
         content = tar.extractfile(info)
         if content is not None:
@@ -149,19 +149,19 @@ def verify(path: Path) -> tuple[About, Contents]:
     with reading(path) as entries:
         for name, content in entries:
             if name == ABOUT:
-                about = _about(path, content.read())
+                about = _decoded_about(path, content.read())
             elif name == CONTENTS:
-                contents = _decoded(path, content.read(), Contents)
+                contents = _decoded_document(path, content.read(), Contents)
             else:
-                found[name] = _digest(content)
+                found[name] = _entry_of(content)
     if about is None:
-        raise _damaged(path, "it does not begin with a description")
+        raise _damaged_error(path, "it does not begin with a description")
     if contents is None:
-        raise _damaged(path, "it was cut off: its list of contents is missing")
+        raise _damaged_error(path, "it was cut off: its list of contents is missing")
     contents.entries.pop(ABOUT, None)
     wrong = [name for name, entry in contents.entries.items() if found.get(name) != entry]
     if wrong:
-        raise _damaged(path, f"{len(wrong)} of its entries are missing or changed, such as {wrong[0]}")
+        raise _damaged_error(path, f"{len(wrong)} of its entries are missing or changed, such as {wrong[0]}")
     return about, contents
 
 
@@ -170,9 +170,9 @@ def about(path: Path) -> About:
     with reading(path) as entries:
         for name, content in entries:
             if name == ABOUT:
-                return _about(path, content.read())
+                return _decoded_about(path, content.read())
             break
-    raise _damaged(path, "it does not begin with a description")
+    raise _damaged_error(path, "it does not begin with a description")
 
 
 def lines_of(content: IO[bytes]) -> Iterator[Any]:
@@ -182,24 +182,24 @@ def lines_of(content: IO[bytes]) -> Iterator[Any]:
         yield decoder.decode(line)
 
 
-def _about(path: Path, content: bytes) -> About:
-    document = _decoded(path, content, dict[str, Any])
+def _decoded_about(path: Path, content: bytes) -> About:
+    document = _decoded_document(path, content, dict[str, Any])
     form = document.get("format")
     if isinstance(form, int) and form > FORMAT:
         message = f"{path} has version {form} of the backup format; this kaji reads versions up to {FORMAT}"
         raise Unsupported(message, hint="restore it with the version of kaji that made it, or a later one")
-    found: About = _decoded(path, content, About)
+    found: About = _decoded_document(path, content, About)
     return found
 
 
-def _decoded(path: Path, content: bytes, kind: Any) -> Any:
+def _decoded_document(path: Path, content: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise _damaged(path, str(error)) from error
+        raise _damaged_error(path, str(error)) from error
 
 
-def _digest(content: IO[bytes]) -> Entry:
+def _entry_of(content: IO[bytes]) -> Entry:
     digest, size = hashlib.sha256(), 0
     while piece := content.read(_PIECE):
         digest.update(piece)
@@ -207,6 +207,6 @@ def _digest(content: IO[bytes]) -> Entry:
     return Entry(size, digest.hexdigest())
 
 
-def _damaged(path: Path, why: str) -> InvalidInput:
+def _damaged_error(path: Path, why: str) -> InvalidInput:
     message = f"{path} is not a complete backup: {why}"
     return InvalidInput.one("FILE", message, value=str(path), hint="use another backup")

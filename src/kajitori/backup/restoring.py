@@ -102,14 +102,14 @@ async def restore(path: Path, destination: Destination, now: datetime, say: Say,
     """Restore a backup; with `dry_run` only report what would be done. The backup is verified first, as a whole."""
     about, _ = await asyncio.to_thread(verify, path)
     say(f"The backup of {about.taken_at} is complete.")
-    report = Report(notes=list(_notes(about, destination)))
+    report = Report(notes=list(_restore_notes(about, destination)))
     chosen = await _choose(path, about, destination, report)
     if dry_run:
         return report
     if about.history is not None and destination.history is None and report.queued:
         say("Without --history, the usage of these runs until the backup is not recorded.")
     await _make_objects(path, destination, report)
-    made = {one.run.metadata.uid: await _make(destination.client, one) for one in chosen}
+    made = {one.run.metadata.uid: await _create_run(destination.client, one) for one in chosen}
     uids = {old: run.metadata.uid for old, run in made.items()}
     if destination.history is not None:
         await _restore_history(path, about, destination.history, chosen, uids, report)
@@ -120,11 +120,11 @@ async def restore(path: Path, destination: Destination, now: datetime, say: Say,
     taken_at = parse_time(about.taken_at) or now
     await _write_statuses(destination.client, chosen, made, taken_at, now)
     if destination.history is not None:
-        await destination.history.note([_entry(about, report, now)])
+        await destination.history.note([_audit_entry(about, report, now)])
     return report
 
 
-def _notes(about: About, destination: Destination) -> Iterator[str]:
+def _restore_notes(about: About, destination: Destination) -> Iterator[str]:
     if about.history is None:
         yield "The backup has no history."
     elif destination.history is None:
@@ -152,7 +152,7 @@ async def _choose(path: Path, about: About, destination: Destination, report: Re
     if destination.history is not None and about.history is not None:
         renamed = await renamed_runs(await destination.history.open())
     chosen = []
-    for document in _documents(path, RUN_LINES):
+    for document in _documents_of(path, RUN_LINES):
         run = decode(msgspec.json.encode(document), RunObject)
         run = msgspec.structs.replace(run, status=ended.get(run.metadata.uid, run.status))
         meta = run.metadata
@@ -195,10 +195,12 @@ def changes_during_backup(path: Path, about: About) -> tuple[set[str], dict[str,
     taken_at = parse_time(about.taken_at)
     since = taken_at.timestamp() * 1000 if taken_at is not None else 0
     removed, ended = set[str](), dict[str, RunStatus | None]()
-    present = {run["metadata"]["uid"] for run in _documents(path, RUN_LINES)}  # history may have millions of other runs
+    present = {
+        run["metadata"]["uid"] for run in _documents_of(path, RUN_LINES)
+    }  # history may have millions of other runs
     if not present:
         return removed, ended
-    for record in _documents(path, f"{HISTORY}runs.jsonl"):
+    for record in _documents_of(path, f"{HISTORY}runs.jsonl"):
         if record["uid"] not in present:
             continue
         if record["removed_at"] is not None:
@@ -208,7 +210,7 @@ def changes_during_backup(path: Path, about: About) -> tuple[set[str], dict[str,
     return removed, ended
 
 
-async def _make(client: KubeClient, one: _Chosen) -> RunObject:
+async def _create_run(client: KubeClient, one: _Chosen) -> RunObject:
     """Create the object of a run. This impersonates its owner, since the API server accepts runs of the caller only.
     The controller ignores the run until it has a status."""
     if one.made is not None:
@@ -262,7 +264,7 @@ async def _make_objects(path: Path, destination: Destination, report: Report) ->
     if destination.with_secrets:
         parts.append((SECRET_LINES, SECRETS))
     for name, resource in parts:
-        for document in _documents(path, name):
+        for document in _documents_of(path, name):
             meta = document["metadata"]
             try:
                 if resource is not NAMESPACES:
@@ -290,7 +292,7 @@ async def _restore_history(
         target = await prepare(database, about.history)
         gone: set[str] = set()
         report.rows = {table.name: 0 for table in TABLES}
-        async with aclosing(_ahead(_history_pages(path))) as pages:
+        async with aclosing(_computed_ahead(_history_pages(path))) as pages:
             async for table, records in pages:
                 if table.name == "runs" and target.skip_before:
                     gone |= await unknown_expired(database, records, target.skip_before)
@@ -316,7 +318,7 @@ async def _restore_blobs(path: Path, blobs: Blobs, report: Report) -> None:
             try:
                 await blobs.head(key)
             except NotFound:
-                await blobs.put(key, _pieces(content))
+                await blobs.put(key, _pieces_of(content))
                 report.blobs += 1
 
 
@@ -334,12 +336,12 @@ async def _copy_blobs(blobs: Blobs, run: RunObject, uid: str) -> None:
                 await blobs.put(fresh, blobs.get(key))
 
 
-async def _pieces(content: IO[bytes]) -> AsyncIterator[bytes]:
+async def _pieces_of(content: IO[bytes]) -> AsyncIterator[bytes]:
     while piece := await asyncio.to_thread(content.read, PIECE):
         yield piece
 
 
-def _documents(path: Path, wanted: str) -> Iterator[Any]:
+def _documents_of(path: Path, wanted: str) -> Iterator[Any]:
     with reading(path) as entries:
         for name, content in entries:
             if name == wanted:
@@ -358,7 +360,7 @@ def _history_pages(path: Path) -> Iterator[tuple[Table, list[Record]]]:
                     yield tables[name], page
 
 
-async def _ahead(items: Iterator[T]) -> AsyncGenerator[T, None]:
+async def _computed_ahead(items: Iterator[T]) -> AsyncGenerator[T, None]:
     """Yield the items. A thread computes the next one while the present one is used."""
     computed = asyncio.ensure_future(asyncio.to_thread(next, items, None))
     try:
@@ -369,7 +371,7 @@ async def _ahead(items: Iterator[T]) -> AsyncGenerator[T, None]:
         await asyncio.wait([computed])
 
 
-def _entry(about: About, report: Report, now: datetime) -> AuditEntry:
+def _audit_entry(about: About, report: Report, now: datetime) -> AuditEntry:
     return AuditEntry(
         key=f"restore/{about.taken_at}/{now.timestamp()}",
         at=int(now.timestamp() * 1000),

@@ -53,7 +53,7 @@ async def take(path: Path, source: Source, now: datetime, say: Callable[[str], N
     Runs are read first, then history in one transaction, then blobs. So history has what happens to the runs meanwhile,
     and the blobs that a run refers to are there, since they are stored before the run refers to them.
     """
-    runs = [run async for run in _objects(source.client, RUNS)]
+    runs = [run async for run in _objects_of(source.client, RUNS)]
     history = await source.history.open() if source.history is not None else None
     facts = await facts_of_dump(history) if history is not None else None
     about = About(
@@ -88,38 +88,38 @@ async def cluster_id(client: KubeClient) -> str:
 
 async def _write_cluster(writer: BackupWriter, source: Source, runs: list[Any]) -> None:
     client = source.client
-    await _write_lines(writer, RUN_LINES, _each(runs))
+    await _write_lines(writer, RUN_LINES, _async_items(runs))
     spaces = {run["metadata"]["namespace"] for run in runs}
-    found = [one async for one in _objects(client, NAMESPACES) if one["metadata"]["name"] in spaces]
-    await _write_lines(writer, NAMESPACE_LINES, _each([_portable(one) for one in found]))
+    found = [one async for one in _objects_of(client, NAMESPACES) if one["metadata"]["name"] in spaces]
+    await _write_lines(writer, NAMESPACE_LINES, _async_items([_portable_object(one) for one in found]))
     await _write_lines(writer, INSTALLATION_LINES, _made_by_install(client, source.namespace))
     if source.with_secrets:
-        await _write_lines(writer, SECRET_LINES, _secrets(client, spaces | {source.namespace}))
+        await _write_lines(writer, SECRET_LINES, _own_secrets(client, spaces | {source.namespace}))
 
 
 async def _made_by_install(client: KubeClient, namespace: str) -> AsyncIterator[Any]:
     """Yield the ConfigMaps with settings, policy and address registry; everything else is rendered from them."""
-    async for one in _objects(client, CONFIG_MAPS, namespace):
+    async for one in _objects_of(client, CONFIG_MAPS, namespace):
         if one["metadata"]["name"] != "kube-root-ca.crt":
-            yield _portable(one)
+            yield _portable_object(one)
 
 
-async def _secrets(client: KubeClient, spaces: set[str]) -> AsyncIterator[Any]:
+async def _own_secrets(client: KubeClient, spaces: set[str]) -> AsyncIterator[Any]:
     """Yield the Secrets that Kajitori made and that no other object owns."""
     for namespace in sorted(spaces):
-        async for one in _objects(client, SECRETS, namespace):
+        async for one in _objects_of(client, SECRETS, namespace):
             is_ours = (one["metadata"].get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.MANAGED_BY
             belongs_to_object = bool(one["metadata"].get("ownerReferences"))
             if is_ours and not belongs_to_object:
-                yield _portable(one)
+                yield _portable_object(one)
 
 
-async def _objects(client: KubeClient, resource: Resource, namespace: str | None = "") -> AsyncIterator[Any]:
+async def _objects_of(client: KubeClient, resource: Resource, namespace: str | None = "") -> AsyncIterator[Any]:
     for one in (await client.list(resource, namespace or None)).items:
         yield {"apiVersion": resource.api_version, "kind": resource.kind, **one}
 
 
-def _portable(one: Mapping[str, Any]) -> dict[str, Any]:
+def _portable_object(one: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object without the fields that an API server sets itself."""
     meta = {
         key: one["metadata"][key] for key in ("name", "namespace", "labels", "annotations") if key in one["metadata"]
@@ -128,7 +128,7 @@ def _portable(one: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in one.items() if key not in left_out} | {"metadata": meta}
 
 
-async def _each(items: list[Any]) -> AsyncIterator[Any]:
+async def _async_items(items: list[Any]) -> AsyncIterator[Any]:
     for item in items:
         yield item
 
@@ -170,6 +170,6 @@ async def _write_blobs(writer: BackupWriter, blobs: Blobs, with_results: bool) -
                 count += 1
             except NotFound:
                 continue  # deleted meanwhile
-    await _write_lines(writer, LEFT_OUT_LINES, _each(left_out))
+    await _write_lines(writer, LEFT_OUT_LINES, _async_items(left_out))
     writer.counts["blobs"] = count
     return count

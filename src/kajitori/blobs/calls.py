@@ -68,7 +68,7 @@ class CallLogs:
                 entry = build(queue.state)
                 if entry is None:
                     return queue.state, None
-                key = _key(namespace, run_uid, queue.state.places)
+                key = _blob_key(namespace, run_uid, queue.state.places)
                 if await self._blobs.create(key, msgspec.msgpack.encode(entry)):
                     self._remember(key, entry.payloads)
                     self._apply(queue, entry)
@@ -94,7 +94,7 @@ class CallLogs:
         await self.state(namespace, run_uid)
         queue, found, size, place = self._queue_of(namespace, run_uid), [], 0, after
         while place < queue.state.places and size < limit_bytes:
-            entry = await self._read(_key(namespace, run_uid, place))
+            entry = await self._read(_blob_key(namespace, run_uid, place))
             found.append(entry)
             size += sum(map(len, entry.payloads))
             place += 1
@@ -105,7 +105,7 @@ class CallLogs:
         state, found = self._queue_of(namespace, run_uid).state, []
         for call in calls:
             place, position = state.place_of(call)
-            found.append((await self._payloads(_key(namespace, run_uid, place)))[position])
+            found.append((await self._payloads_of(_blob_key(namespace, run_uid, place)))[position])
         return found
 
     def _queue_of(self, namespace: str, run_uid: str) -> _RunQueue:
@@ -120,7 +120,7 @@ class CallLogs:
     async def _catch_up(self, queue: _RunQueue, namespace: str, run_uid: str) -> None:
         while True:
             try:
-                entry = await self._read(_key(namespace, run_uid, queue.state.places))
+                entry = await self._read(_blob_key(namespace, run_uid, queue.state.places))
             except NotFound:
                 return
             self._apply(queue, entry)
@@ -135,7 +135,7 @@ class CallLogs:
         self._remember(key, entry.payloads)
         return entry
 
-    async def _payloads(self, key: str) -> list[bytes]:
+    async def _payloads_of(self, key: str) -> list[bytes]:
         found = self._recent.get(key)
         return found if found is not None else (await self._read(key)).payloads
 
@@ -149,5 +149,5 @@ class CallLogs:
             self._recent_bytes -= sum(map(len, dropped))
 
 
-def _key(namespace: str, run_uid: str, place: int) -> str:
+def _blob_key(namespace: str, run_uid: str, place: int) -> str:
     return f"{PREFIX}/{namespace}/{run_uid}/{place:08}"

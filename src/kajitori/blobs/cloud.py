@@ -114,14 +114,14 @@ class ObjectBlobs(Blobs):
         except exceptions.AlreadyExistsError:
             return False
         except (exceptions.BaseError, OSError) as error:
-            raise self._error(error) from None
+            raise self._error_of(error) from None
         return True
 
     async def _put_whole(self, key: str, content: bytes) -> None:
         try:
             await obstore.put_async(self._store, key, content, use_multipart=False)
         except (exceptions.BaseError, OSError) as error:
-            raise self._error(error) from None
+            raise self._error_of(error) from None
 
     async def _put_stream(self, key: str, begin: bytes, pieces: AsyncIterator[bytes]) -> int:
         source = _Source(begin, pieces)
@@ -137,7 +137,7 @@ class ObjectBlobs(Blobs):
         except (exceptions.BaseError, OSError) as error:
             if source.failed is not None:
                 raise source.failed from None  # the source's own error, not the client's version of it
-            raise self._error(error) from None
+            raise self._error_of(error) from None
         return source.size
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
@@ -157,14 +157,14 @@ class ObjectBlobs(Blobs):
         except (exceptions.BaseError, OSError) as error:
             if start and not isinstance(error, FileNotFoundError) and (await self.head(key)).size_bytes <= start:
                 return
-            raise self._error(error, key) from None
+            raise self._error_of(error, key) from None
 
     async def head(self, key: str) -> Blob:
         check_key(key)
         try:
             meta = await obstore.head_async(self._store, key)
         except (exceptions.BaseError, OSError) as error:
-            raise self._error(error, key) from None
+            raise self._error_of(error, key) from None
         return Blob(key, meta["size"], meta["last_modified"])
 
     async def under(self, prefix: str = "") -> AsyncGenerator[Blob, None]:
@@ -175,7 +175,7 @@ class ObjectBlobs(Blobs):
                 for meta in batch:
                     yield Blob(meta["path"], meta["size"], meta["last_modified"])
         except (exceptions.BaseError, OSError) as error:
-            raise self._error(error) from None
+            raise self._error_of(error) from None
 
     async def delete(self, *keys: str) -> None:
         for begin in range(0, len(keys), _DELETED_AT_ONCE):
@@ -192,9 +192,9 @@ class ObjectBlobs(Blobs):
         except FileNotFoundError:
             return
         except (exceptions.BaseError, OSError) as error:
-            raise self._error(error) from None
+            raise self._error_of(error) from None
 
-    def _error(self, error: Exception, key: str = "") -> KajitoriError:
+    def _error_of(self, error: Exception, key: str = "") -> KajitoriError:
         text = str(error)
         code = found.group(1) if (found := _CLOUD_CODE.search(text)) else ""
         status = int(next(filter(None, found.groups()))) if (found := _HTTP_STATUS.search(text)) else 0
@@ -209,12 +209,12 @@ class ObjectBlobs(Blobs):
             return Unavailable(f"there are no credentials for {self.where}", hint=hint)
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
             hint = "the platform's operators have to give this server valid credentials and rights for it"
-            return Unavailable(f"{self.where} refuses this server{_details(status, code)}", hint=hint)
+            return Unavailable(f"{self.where} refuses this server{_failure_details(status, code)}", hint=hint)
         if "Timeout" in text or "timed out" in text:
-            return Unavailable(f"{self.where} does not answer in time{_details(status, code)}")
+            return Unavailable(f"{self.where} does not answer in time{_failure_details(status, code)}")
         if not status:
             return Unavailable(f"{self.where} can't be reached", hint="check the endpoint and the network")
-        return Unavailable(f"{self.where} does not work{_details(status, code)}")
+        return Unavailable(f"{self.where} does not work{_failure_details(status, code)}")
 
 
 class _Source:
@@ -257,7 +257,7 @@ class _Source:
         return piece
 
 
-def _details(status: int, code: str) -> str:
+def _failure_details(status: int, code: str) -> str:
     details = ", ".join(filter(None, (f"HTTP {status}" if status else "", code)))
     return f" ({details})" if details else ""
 

@@ -138,13 +138,13 @@ class CodeStore:
     async def find(self, namespace: str, digest: str) -> Code | None:
         """Return the code if it is complete and a run may begin to refer to it; None if it has to be uploaded."""
         archive = _ArchiveKeys.of(namespace, digest)
-        return await self._manifest(archive, await self._generation(archive))
+        return await self._read_manifest(archive, await self._upload_generation(archive))
 
     async def parts(self, namespace: str, digest: str) -> dict[int, list[str]]:
         """Return the uploaded parts: the SHA-256 values of each part by its number."""
         archive = _ArchiveKeys.of(namespace, digest)
         found: dict[int, list[str]] = {}
-        async with aclosing(self._blobs.under(archive.parts(await self._generation(archive)))) as blobs:
+        async with aclosing(self._blobs.under(archive.parts(await self._upload_generation(archive)))) as blobs:
             async for blob in blobs:
                 number, _, sha256 = blob.key.rpartition("/")[2].partition("-")
                 found.setdefault(int(number), []).append(sha256)
@@ -178,8 +178,8 @@ class CodeStore:
         if found != sha256:
             hint = "it was damaged on its way, or the file was edited: send it again"
             raise InvalidInput.one("sha256", f"the part has {found}", value=sha256, hint=hint)
-        generation = await self._generation(archive)
-        if await self._manifest(archive, generation) is not None:
+        generation = await self._upload_generation(archive)
+        if await self._read_manifest(archive, generation) is not None:
             return
         try:
             await self._room.take(namespace, len(frame))
@@ -195,8 +195,8 @@ class CodeStore:
         """
         archive = _ArchiveKeys.of(namespace, digest)
         self._check_whole(parts, size_bytes)
-        generation = await self._generation(archive)
-        known = await self._manifest(archive, generation)
+        generation = await self._upload_generation(archive)
+        known = await self._read_manifest(archive, generation)
         if known is not None:
             return known
         there = await self.parts(namespace, digest)
@@ -208,7 +208,9 @@ class CodeStore:
                 compressed = await self._check_content(archive, generation, parts, size_bytes)
             except NotFound:
                 raise _parts_missing(digest, range(len(parts)), len(parts)) from None
-        if await self._generation(archive) != generation:  # the upload was removed meanwhile, because it took too long
+        if (
+            await self._upload_generation(archive) != generation
+        ):  # the upload was removed meanwhile, because it took too long
             raise _parts_missing(digest, range(len(parts)), len(parts))
         code = Code(digest, size_bytes, tuple(parts), compressed)
         await self._blobs.put(archive.complete(generation), msgspec.json.encode(code))
@@ -219,9 +221,9 @@ class CodeStore:
         archive = _ArchiveKeys.of(namespace, digest)
         complete = [int(blob.key.rpartition("/")[2]) async for blob in self._blobs.under(archive.complete())]
         for generation in reversed(complete):  # the newest first: older ones are about to be removed
-            code = await self._manifest(archive, generation)
+            code = await self._read_manifest(archive, generation)
             if code is not None:
-                return code, self._stream(archive, generation, code)
+                return code, self._stream_parts(archive, generation, code)
         raise no_such_code(namespace, digest)
 
     async def usage(self, namespace: str) -> Usage:
@@ -240,7 +242,7 @@ class CodeStore:
         now = await self._blobs.now()
         wanted = referenced()
         closed = removed = removed_bytes = 0
-        async for archive, generations in self._all():
+        async for archive, generations in self._all_archives():
             read = set()
             if (archive.namespace, archive.digest) in wanted:
                 read = _maybe_read(generations, now - 2 * older_than)
@@ -267,12 +269,12 @@ class CodeStore:
             keys = [blob.key async for blob in blobs]
         await self._blobs.delete(*keys)
 
-    async def _generation(self, archive: _ArchiveKeys) -> int:
+    async def _upload_generation(self, archive: _ArchiveKeys) -> int:
         """Return the generation of new uploads, which is the one after the last closed generation."""
         closed = [int(blob.key.rpartition("/")[2]) async for blob in self._blobs.under(archive.closed())]
         return max(closed, default=0) + 1
 
-    async def _manifest(self, archive: _ArchiveKeys, generation: int) -> Code | None:
+    async def _read_manifest(self, archive: _ArchiveKeys, generation: int) -> Code | None:
         try:
             content = await self._blobs.read(archive.complete(generation), limit_bytes=_MAX_MANIFEST_BYTES)
             return msgspec.json.decode(content, type=Code)
@@ -281,7 +283,7 @@ class CodeStore:
         except msgspec.MsgspecError as error:
             raise Unavailable(f"the store holds a damaged list of the parts of {archive.digest}") from error
 
-    async def _stream(self, archive: _ArchiveKeys, generation: int, code: Code) -> AsyncGenerator[bytes, None]:
+    async def _stream_parts(self, archive: _ArchiveKeys, generation: int, code: Code) -> AsyncGenerator[bytes, None]:
         for number, sha256 in enumerate(code.parts):
             key = archive.part(generation, number, sha256)
             try:
@@ -336,7 +338,7 @@ class CodeStore:
             hint="name in .kajiignore what the program does not need; data belong on a volume",
         )
 
-    async def _all(self) -> AsyncIterator[tuple[_ArchiveKeys, dict[int, _Generation]]]:
+    async def _all_archives(self) -> AsyncIterator[tuple[_ArchiveKeys, dict[int, _Generation]]]:
         """Yield everything in the store, one digest after the other."""
         archive: _ArchiveKeys | None = None
         generations: dict[int, _Generation] = {}
@@ -383,19 +385,19 @@ class _ArchiveKeys:
         return cls(_checked_namespace(namespace), check_digest(digest))
 
     def parts(self, generation: int) -> str:
-        return f"{self._root}/parts/{generation:08}"
+        return f"{self._root_key}/parts/{generation:08}"
 
     def part(self, generation: int, number: int, sha256: str) -> str:
         return f"{self.parts(generation)}/{number:06}-{sha256}"
 
     def complete(self, generation: int | None = None) -> str:
-        return f"{self._root}/complete" + (f"/{generation:08}" if generation is not None else "")
+        return f"{self._root_key}/complete" + (f"/{generation:08}" if generation is not None else "")
 
     def closed(self, generation: int | None = None) -> str:
-        return f"{self._root}/closed" + (f"/{generation:08}" if generation is not None else "")
+        return f"{self._root_key}/closed" + (f"/{generation:08}" if generation is not None else "")
 
     @property
-    def _root(self) -> str:
+    def _root_key(self) -> str:
         return f"{PREFIX}/{self.namespace}/{self.digest.removeprefix('sha256:')}"
 
 

@@ -36,7 +36,7 @@ class NamespaceFull(TooLarge):
         """`used` and `allowed` are texts. `largest` has digests and sizes in bytes of the largest archives, and `runs`
         the names of the runs that refer to each digest, if they are known."""
         self._facts = namespace, used, allowed, largest
-        named = ", ".join(_named(digest, size_bytes, runs) for digest, size_bytes in largest)
+        named = ", ".join(_description_of(digest, size_bytes, runs) for digest, size_bytes in largest)
         super().__init__(
             f"there is no room for more code in namespace {namespace}: it uses {used}, {allowed} are allowed. "
             f"The largest: {named or 'none'}",
@@ -84,10 +84,10 @@ class CodeRoom:
         if room.size_bytes is None and room.files is None:
             return
         at, used, files = self._known.get(namespace, (-FRESH_SECONDS, 0, 0))
-        if self._clock() - at >= FRESH_SECONDS or _excess(room, used + size_bytes, files + 1):
+        if self._clock() - at >= FRESH_SECONDS or _exceeded_limit(room, used + size_bytes, files + 1):
             at, (held, files) = self._clock(), await self._count(namespace)
             used = held.total()
-            if excess := _excess(room, used + size_bytes, files + 1):
+            if excess := _exceeded_limit(room, used + size_bytes, files + 1):
                 self._known[namespace] = at, used, files
                 taken = f"{files} files" if excess == FILES else f"{shown_size(used)} (compressed)"
                 allowed = f"{room.files} files" if excess == FILES else shown_size(room.size_bytes or 0)
@@ -105,14 +105,14 @@ class CodeRoom:
         return held, files
 
 
-def _excess(room: RoomLimits, size_bytes: int, files: int) -> str:
+def _exceeded_limit(room: RoomLimits, size_bytes: int, files: int) -> str:
     """Return the limit that would be exceeded: BYTES or FILES; empty if none would be."""
     if room.files is not None and files > room.files:
         return FILES
     return BYTES if room.size_bytes is not None and size_bytes > room.size_bytes else ""
 
 
-def _named(digest: str, size_bytes: int, runs: Mapping[str, Collection[str]] | None) -> str:
+def _description_of(digest: str, size_bytes: int, runs: Mapping[str, Collection[str]] | None) -> str:
     words = f"{digest[: len('sha256:') + _DIGITS]}… ({shown_size(size_bytes)}"
     if runs is None:
         return f"{words})"

@@ -59,7 +59,7 @@ class FolderBlobs(Blobs):
             for entry in os.scandir(self._temporary):
                 _remove_if_abandoned(entry.path)
         except OSError as error:
-            raise self._error(error) from error
+            raise self._error_of(error) from error
 
     async def put(self, key: str, content: bytes | AsyncIterable[bytes]) -> int:
         path = self._path(key)
@@ -69,7 +69,7 @@ class FolderBlobs(Blobs):
                 return len(content)
             return await self._put_stream(path, content)
         except OSError as error:
-            raise self._error(error) from error
+            raise self._error_of(error) from error
 
     def _put_whole(self, path: Path, content: bytes) -> None:
         draft = _Draft(self._temporary)
@@ -84,7 +84,7 @@ class FolderBlobs(Blobs):
         try:
             return await asyncio.to_thread(self._create, path, content)
         except OSError as error:
-            raise self._error(error) from error
+            raise self._error_of(error) from error
 
     def _create(self, path: Path, content: bytes) -> bool:
         draft = _Draft(self._temporary)
@@ -111,7 +111,7 @@ class FolderBlobs(Blobs):
         try:
             file = await asyncio.to_thread(_open, path, start)
         except OSError as error:
-            raise self._error(error, key) from error
+            raise self._error_of(error, key) from error
         with file:
             left = length
             while left is None or left > 0:
@@ -119,7 +119,7 @@ class FolderBlobs(Blobs):
                 try:
                     piece = await asyncio.to_thread(file.read, wanted)
                 except OSError as error:
-                    raise self._error(error, key) from error
+                    raise self._error_of(error, key) from error
                 if not piece:
                     return
                 left = None if left is None else left - len(piece)
@@ -133,15 +133,15 @@ class FolderBlobs(Blobs):
             try:
                 found |= await asyncio.to_thread(_read_small, part, limit_bytes)
             except OSError as error:
-                raise self._error(error) from error
+                raise self._error_of(error) from error
         return found
 
     async def head(self, key: str) -> Blob:
         path = self._path(key)
         try:
-            blob = await asyncio.to_thread(_blob, key, path)
+            blob = await asyncio.to_thread(_blob_at, key, path)
         except OSError as error:
-            raise self._error(error, key) from error
+            raise self._error_of(error, key) from error
         if blob is None:
             raise no_such_blob(key, self.where)
         return blob
@@ -153,7 +153,7 @@ class FolderBlobs(Blobs):
             try:
                 batch = await asyncio.to_thread(lambda: list(islice(found, _LISTED_AT_ONCE)))
             except OSError as error:
-                raise self._error(error) from error
+                raise self._error_of(error) from error
             for blob in batch:
                 yield blob
             if len(batch) < _LISTED_AT_ONCE:
@@ -164,7 +164,7 @@ class FolderBlobs(Blobs):
         try:
             await asyncio.to_thread(self._delete, paths)
         except OSError as error:
-            raise self._error(error) from error
+            raise self._error_of(error) from error
 
     def _delete(self, paths: list[Path]) -> None:
         folders = set()
@@ -184,7 +184,7 @@ class FolderBlobs(Blobs):
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
 
-    def _error(self, error: OSError, key: str = "") -> KajitoriError:
+    def _error_of(self, error: OSError, key: str = "") -> KajitoriError:
         if error.errno in _FULL:
             return store_full(self.where)
         if key and error.errno in _NOT_THERE:
@@ -222,18 +222,18 @@ class _Draft:
 
     def publish(self, path: Path) -> None:
         """Give the blob its final name, durably."""
-        self._name(path, Path.replace)
+        self._give_name(path, Path.replace)
         self._path = None
 
     def publish_first(self, path: Path) -> bool:
         """Give the blob its final name, durably, unless another one has it; return whether it got it."""
         try:
-            self._name(path, lambda draft, target: target.hardlink_to(draft))
+            self._give_name(path, lambda draft, target: target.hardlink_to(draft))
         except FileExistsError:
             return False
         return True
 
-    def _name(self, path: Path, name: Callable[[Path, Path], object]) -> None:
+    def _give_name(self, path: Path, name: Callable[[Path, Path], object]) -> None:
         assert self._path is not None
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -315,7 +315,7 @@ def _read_small(paths: Sequence[tuple[str, Path]], limit_bytes: int) -> dict[str
     return found
 
 
-def _blob(key: str, path: Path) -> Blob | None:
+def _blob_at(key: str, path: Path) -> Blob | None:
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -337,5 +337,5 @@ def _walk(folder: Path, prefix: str) -> Iterator[Blob]:
             continue
         if name.endswith("/"):
             yield from _walk(folder / name, prefix + name)
-        elif (blob := _blob(prefix + name, folder / name)) is not None:
+        elif (blob := _blob_at(prefix + name, folder / name)) is not None:
             yield blob

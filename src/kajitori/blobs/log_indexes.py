@@ -28,14 +28,14 @@ class LogIndexes:
     async def read(self, log: Blob) -> LineIndex:
         """Return the index of a kept log as it is now; an empty one if there is none for it."""
         try:
-            index = _decode(await self._blobs.read(_key(log), limit_bytes=MAX_BYTES))
+            index = _decode(await self._blobs.read(_blob_key(log), limit_bytes=MAX_BYTES))
         except (KajitoriError, msgspec.MsgspecError):
-            return LineIndex(version=_version(log))
-        return index if index.version == _version(log) else LineIndex(version=_version(log))
+            return LineIndex(version=_log_version(log))
+        return index if index.version == _log_version(log) else LineIndex(version=_log_version(log))
 
     async def keep(self, log: Blob, index: LineIndex) -> None:
         """Store the index of a kept log."""
-        await self._blobs.put(_key(log), await asyncio.to_thread(msgspec.msgpack.encode, index))
+        await self._blobs.put(_blob_key(log), await asyncio.to_thread(msgspec.msgpack.encode, index))
 
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
         """Remove the indexes of a run, or only of its oldest attempts."""
@@ -46,9 +46,9 @@ class LogIndexes:
         return await collect_runs(self._blobs, PREFIX, runs, keep_for, least_age=least_age)
 
 
-def _key(log: Blob) -> str:
+def _blob_key(log: Blob) -> str:
     return f"{PREFIX}/{log.key.partition('/')[2]}"
 
 
-def _version(log: Blob) -> str:
+def _log_version(log: Blob) -> str:
     return f"{log.size_bytes} {log.modified_at.isoformat()}"

@@ -37,11 +37,11 @@ class KeptResults:
 
     async def keep(self, namespace: str, run_uid: str, result: MemberResult) -> None:
         """Store how a member ended."""
-        await self._blobs.put(_key(namespace, run_uid, result.index), encode(result))
+        await self._blobs.put(_blob_key(namespace, run_uid, result.index), encode(result))
 
     async def read(self, namespace: str, run_uid: str, indices: Iterable[int]) -> dict[int, MemberResult]:
         """Return the stored results of these members."""
-        return _decoded(await self._records(namespace, run_uid, indices))
+        return _decoded_results(await self._read_records(namespace, run_uid, indices))
 
     async def read_settled(
         self, namespace: str, run_uid: str, resumes: int, indices: Collection[int]
@@ -52,18 +52,18 @@ class KeptResults:
         """
         known = self._remembered.setdefault((run_uid, resumes), {})
         self._remembered.move_to_end((run_uid, resumes))
-        read = await self._records(namespace, run_uid, [index for index in indices if index not in known])
+        read = await self._read_records(namespace, run_uid, [index for index in indices if index not in known])
         found = {index: known[index] for index in indices if index in known} | read
         if self._remembered.get((run_uid, resumes)) is known:  # otherwise another reader has taken the memory
-            self._remembered_bytes += sum(_size(read[index]) for index in read.keys() - known.keys())
+            self._remembered_bytes += sum(_record_bytes(read[index]) for index in read.keys() - known.keys())
             known |= read
         while self._remembered_bytes > MAX_REMEMBERED_BYTES or len(self._remembered) > MAX_REMEMBERED_RUNS:
             _, dropped = self._remembered.popitem(last=False)
-            self._remembered_bytes -= sum(map(_size, dropped.values()))
-        return _decoded(found)
+            self._remembered_bytes -= sum(map(_record_bytes, dropped.values()))
+        return _decoded_results(found)
 
-    async def _records(self, namespace: str, run_uid: str, indices: Iterable[int]) -> dict[int, bytes]:
-        keys = {_key(namespace, run_uid, index): index for index in indices}
+    async def _read_records(self, namespace: str, run_uid: str, indices: Iterable[int]) -> dict[int, bytes]:
+        keys = {_blob_key(namespace, run_uid, index): index for index in indices}
         found = await self._blobs.read_many(list(keys), limit_bytes=MAX_RECORD_BYTES)
         return {keys[key]: record for key, record in found.items()}
 
@@ -86,11 +86,11 @@ class KeptResults:
         return removed + await collect_runs(self._blobs, calls.PREFIX, runs, least_age=least_age)
 
 
-def _key(namespace: str, run_uid: str, index: int) -> str:
+def _blob_key(namespace: str, run_uid: str, index: int) -> str:
     return f"{PREFIX}/{namespace}/{run_uid}/{index}"
 
 
-def _decoded(records: Mapping[int, bytes]) -> dict[int, MemberResult]:
+def _decoded_results(records: Mapping[int, bytes]) -> dict[int, MemberResult]:
     """Return the records that can be decoded."""
     found = {}
     for index, record in records.items():
@@ -99,5 +99,5 @@ def _decoded(records: Mapping[int, bytes]) -> dict[int, MemberResult]:
     return found
 
 
-def _size(record: bytes) -> int:
+def _record_bytes(record: bytes) -> int:
     return len(record) + _OVERHEAD_BYTES

@@ -30,7 +30,7 @@ class KeptStacks:
 
     async def keep(self, namespace: str, run_uid: str, attempt: int, evidence: Evidence) -> None:
         """Store evidence; it replaces earlier evidence about the same attempt and occasion."""
-        content = await asyncio.to_thread(_packed, evidence)
+        content = await asyncio.to_thread(_pack, evidence)
         await self._blobs.put(f"{PREFIX}/{namespace}/{run_uid}/{attempt}/{evidence.occasion}", content)
 
     async def read(self, namespace: str, run_uid: str, attempt: int) -> list[Evidence]:
@@ -39,7 +39,7 @@ class KeptStacks:
         for occasion in Occasion:
             key = f"{PREFIX}/{namespace}/{run_uid}/{attempt}/{occasion}"
             try:
-                found.append(await asyncio.to_thread(_unpacked, await self._blobs.read(key, limit_bytes=MAX_BYTES)))
+                found.append(await asyncio.to_thread(_unpack, await self._blobs.read(key, limit_bytes=MAX_BYTES)))
             except (NotFound, zstandard.ZstdError, msgspec.MsgspecError):
                 continue
         return sorted(found, key=lambda evidence: evidence.at)
@@ -58,9 +58,9 @@ class KeptStacks:
         return await collect_runs(self._blobs, PREFIX, runs, keep_for, least_age=least_age)
 
 
-def _packed(evidence: Evidence) -> bytes:
+def _pack(evidence: Evidence) -> bytes:
     return zstandard.ZstdCompressor(level=3).compress(msgspec.msgpack.encode(evidence))
 
 
-def _unpacked(content: bytes) -> Evidence:
+def _unpack(content: bytes) -> Evidence:
     return _decode(zstandard.ZstdDecompressor().decompress(content, max_output_size=MAX_BYTES))

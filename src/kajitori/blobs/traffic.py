@@ -57,7 +57,7 @@ class TrafficBlobs:
             async for blob in found:
                 listed[blob.key] = blob
         for number in range(SHARDS):
-            await self._take(number, listed.get(_key(number)), now)
+            await self._take(number, listed.get(_shard_key(number)), now)
         self._traffic.forget_old(now)
         held: defaultdict[int, _Shard] = defaultdict(dict)
         for key, record in self._traffic.records().items():
@@ -65,7 +65,7 @@ class TrafficBlobs:
         for number, shard in held.items():
             _, stored = self._seen.get(number, (None, {}))
             if any(stored.get(key) != record for key, record in shard.items()):
-                await self._blobs.put(_key(number), await asyncio.to_thread(_pack, shard))
+                await self._blobs.put(_shard_key(number), await asyncio.to_thread(_pack, shard))
                 self._seen.pop(number, None)  # another server may have written at the same time, so it is read again
 
     async def _take(self, number: int, blob: Blob | None, now: float) -> None:
@@ -86,15 +86,15 @@ class TrafficBlobs:
                 self._traffic.add(decode_node(record), now)
             if count % _NODES_PER_TURN == _NODES_PER_TURN - 1:
                 await asyncio.sleep(0)
-        self._seen[number] = blob, {key: _same(known.get(key), record) for key, record in shard.items()}
+        self._seen[number] = blob, {key: _shared_record(known.get(key), record) for key, record in shard.items()}
 
 
-def _same(held: bytes | None, record: bytes) -> bytes:
+def _shared_record(held: bytes | None, record: bytes) -> bytes:
     """Return the record; if it is known already, return the known object, to save memory."""
     return held if held == record else record
 
 
-def _key(number: int) -> str:
+def _shard_key(number: int) -> str:
     return f"{PREFIX}/{number:02}"
 
 

@@ -53,7 +53,7 @@ class Rules:
                 except (GitIgnorePatternError, re.error):
                     continue  # git ignores invalid lines, too
                 if pattern.include is not None and pattern.regex is not None:
-                    self._rules.append((pattern.include, _whole(pattern.regex.pattern)))
+                    self._rules.append((pattern.include, _whole_path_regex(pattern.regex.pattern)))
             self._any = re.compile("|".join(f"(?:{regex.pattern})" for _, regex in self._rules), re.DOTALL)
 
     def __bool__(self) -> bool:
@@ -97,21 +97,21 @@ class Ignoring:
             prefix += f"{name}/"
             if ignoring.excludes(prefix):
                 return cls()
-        return cls(_bytewise(prefix), ignoring._rules)
+        return cls(_one_character_per_byte(prefix), ignoring._rules)
 
     def entered(self, folder: str, path: str) -> Ignoring:
         """Return the rules in a subfolder.
 
         `path` is relative to the top and ends with a slash; for the top itself it is empty.
         """
-        rules = Rules([line for name in IGNORE_FILES for line in _lines(os.path.join(folder, name))])
+        rules = Rules([line for name in IGNORE_FILES for line in _ignore_lines(os.path.join(folder, name))])
         if not rules:
             return self
-        return Ignoring(self._prefix, ((len(self._prefix) + len(_bytewise(path)), rules), *self._rules))
+        return Ignoring(self._prefix, ((len(self._prefix) + len(_one_character_per_byte(path)), rules), *self._rules))
 
     def excludes(self, path: str) -> bool:
         """Return whether an entry is left out. `path` is relative to the top; a folder's ends with a slash."""
-        whole = self._prefix + path if path.isascii() else self._prefix + _bytewise(path)
+        whole = self._prefix + path if path.isascii() else self._prefix + _one_character_per_byte(path)
         for begin, rules in self._rules:
             verdict = rules.verdict(whole[begin:])
             if verdict is not None:
@@ -119,7 +119,7 @@ class Ignoring:
         return False
 
 
-def _lines(file: str) -> list[str]:
+def _ignore_lines(file: str) -> list[str]:
     """Return the lines of an ignore file; nothing if there is none. Like git, it does not follow symbolic links."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -136,12 +136,12 @@ def _lines(file: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def _bytewise(path: str) -> str:
+def _one_character_per_byte(path: str) -> str:
     """Return a path with one character per byte, because git matches bytes: `?` matches half an umlaut."""
     return os.fsencode(path).decode(_BYTES)
 
 
-def _whole(regex: str) -> re.Pattern[str]:
+def _whole_path_regex(regex: str) -> re.Pattern[str]:
     """Return pathspec's expression, which matches a prefix, as one for whole paths."""
     plain = regex.replace(_FOLDER_MARK, "/")
     return re.compile(_SHORT_FORMS.get(plain, plain), re.DOTALL)

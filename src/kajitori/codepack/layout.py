@@ -54,7 +54,7 @@ class Entry(NamedTuple):
         return len(self.path) < _SHORT and len(self.target) < _SHORT and self.path.isascii() and self.target.isascii()
 
 
-def _template(mode: int) -> tuple[bytes, int]:
+def _header_template(mode: int) -> tuple[bytes, int]:
     """Return the header of an empty file without a name, and the sum of its bytes for a header's checksum."""
     info = tarfile.TarInfo("")
     info.mode = mode
@@ -66,7 +66,7 @@ _SIZE, _SUM = slice(124, 135), slice(148, 155)
 """Positions of a header's content size and checksum, as octal digits; a NUL follows each."""
 _LARGE_BYTES = 8 ** (_SIZE.stop - _SIZE.start)
 """Content size from which tar writes the size in another way."""
-_TEMPLATES = {executable: _template(0o755 if executable else 0o644) for executable in (False, True)}
+_TEMPLATES = {executable: _header_template(0o755 if executable else 0o644) for executable in (False, True)}
 """Most headers differ only in name and size; filling in a template takes a tenth of tarfile's time."""
 
 

@@ -87,7 +87,7 @@ class Listing:
                 start += len(piece)
             if content_at <= start < min(content_end, end):
                 wanted = min(content_end, end) - start
-                yield from self._content(item, start - content_at, wanted)
+                yield from self._content_of(item, start - content_at, wanted)
                 start += wanted
             if content_end <= start < end:
                 zeros = min(content_end + padding(item.entry.size_bytes), end) - start
@@ -98,25 +98,25 @@ class Listing:
         if start < end:
             yield END[: end - start]
 
-    def _content(self, item: _Found, start: int, length: int) -> Iterator[bytes]:
+    def _content_of(self, item: _Found, start: int, length: int) -> Iterator[bytes]:
         path = item.entry.path
         try:
             handle = os.open(os.path.join(self.root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise _changed(path) from error
+            raise _edited_error(path) from error
         try:
             end = start + length
             # A short file is checked after it was read.
-            if length > CHUNK_BYTES and _stamp(os.fstat(handle)) != item.stamp:
-                raise _changed(path)
+            if length > CHUNK_BYTES and _stamp_of(os.fstat(handle)) != item.stamp:
+                raise _edited_error(path)
             while start < end:
                 piece = os.pread(handle, min(CHUNK_BYTES, end - start), start)
                 if not piece:
-                    raise _changed(path)
+                    raise _edited_error(path)
                 start += len(piece)
                 yield piece
-            if _stamp(os.fstat(handle)) != item.stamp:
-                raise _changed(path)
+            if _stamp_of(os.fstat(handle)) != item.stamp:
+                raise _edited_error(path)
         finally:
             os.close(handle)
 
@@ -210,7 +210,7 @@ class _Walk:
             with os.scandir(where) as scanned:
                 entries = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
-            self._fault(path or self._root, f"can't be read: {error.strerror}")
+            self._add_fault(path or self._root, f"can't be read: {error.strerror}")
             return
         if not entries and path:
             self._take(Entry(path.removesuffix("/"), tarfile.DIRTYPE), (0, 0, 0))
@@ -222,31 +222,33 @@ class _Walk:
             if ignoring.excludes(f"{below}/" if is_folder else below):
                 continue
             if fault := path_fault(below):
-                self._fault(below, fault)
+                self._add_fault(below, fault)
             elif is_folder:
                 self.folder(entry.path, f"{below}/", ignoring.entered(entry.path, f"{below}/"))
             else:
-                self._entry(entry, below)
+                self._add_entry(entry, below)
 
-    def _entry(self, found: os.DirEntry[str], path: str) -> None:
+    def _add_entry(self, found: os.DirEntry[str], path: str) -> None:
         try:
             status = found.stat(follow_symlinks=False)
             target = os.readlink(found.path) if stat.S_ISLNK(status.st_mode) else ""
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EINVAL):
-                self._fault(path, f"can't be read: {error.strerror}")
+                self._add_fault(path, f"can't be read: {error.strerror}")
             return
         if target:
             target = self._plain_target(path, target)
             if fault := link_fault(path, target):
-                self._fault(path, f"{fault}: {_shown(target)}", hint=f"copy its target, or {_EXCLUDE_HINT}")
+                self._add_fault(
+                    path, f"{fault}: {_printable_path(target)}", hint=f"copy its target, or {_EXCLUDE_HINT}"
+                )
                 return
             self._take(Entry(path, tarfile.SYMTYPE, target=target), (0, 0, 0))
         elif stat.S_ISREG(status.st_mode):
             executable = bool(status.st_mode & stat.S_IXUSR)
-            self._take(Entry(path, tarfile.REGTYPE, status.st_size, executable), _stamp(status))
+            self._take(Entry(path, tarfile.REGTYPE, status.st_size, executable), _stamp_of(status))
         else:
-            self._fault(path, f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'not a file')}")
+            self._add_fault(path, f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'not a file')}")
 
     def _plain_target(self, path: str, target: str) -> str:
         """Return the target without detours (`a/../b`), if it has any and they do not leave the folder."""
@@ -267,23 +269,23 @@ class _Walk:
         if len(self.entries) > self._max_files:
             raise _too_many(self._root, [entry for entry, _ in self.entries], self._max_files)
 
-    def _fault(self, path: str, message: str, *, hint: str = _EXCLUDE_HINT) -> None:
-        self.faults.append(Fault(_shown(path), message, hint=hint))
+    def _add_fault(self, path: str, message: str, *, hint: str = _EXCLUDE_HINT) -> None:
+        self.faults.append(Fault(_printable_path(path), message, hint=hint))
         if len(self.faults) >= MAX_FAULTS:
             raise InvalidInput(self.faults)
 
 
-def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+def _stamp_of(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def _changed(path: str) -> Conflict:
-    return Conflict(f"{_shown(path)} was edited while it was packed", hint="try again", code="Edited")
+def _edited_error(path: str) -> Conflict:
+    return Conflict(f"{_printable_path(path)} was edited while it was packed", hint="try again", code="Edited")
 
 
 def too_large(listing: Listing, limit_bytes: int) -> TooLarge:
     """Return the error for a folder with an archive over a limit; it names the largest files."""
-    largest = ", ".join(f"{_shown(path)} ({shown_size(amount)})" for path, amount in listing.largest())
+    largest = ", ".join(f"{_printable_path(path)} ({shown_size(amount)})" for path, amount in listing.largest())
     return TooLarge(
         f"{listing.root} has {shown_size(listing.size_bytes)} in {listing.files:,} files; "
         f"{shown_size(limit_bytes)} are allowed. The largest: {largest}",
@@ -293,7 +295,7 @@ def too_large(listing: Listing, limit_bytes: int) -> TooLarge:
 
 def _too_many(root: str, entries: list[Entry], limit: int) -> TooLarge:
     folders = Counter(os.path.dirname(entry.path) or "." for entry in entries).most_common(MAX_LARGEST_SHOWN)
-    fullest = ", ".join(f"{_shown(path)} ({count:,})" for path, count in folders)
+    fullest = ", ".join(f"{_printable_path(path)} ({count:,})" for path, count in folders)
     return TooLarge(
         f"{root} has more than {limit:,} files. Most are in: {fullest}",
         hint="add what the program does not need to .kajiignore; data belong on a volume",
@@ -310,6 +312,6 @@ def shown_size(size_bytes: int) -> str:
     return f"{size:.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:.1f} {unit}"
 
 
-def _shown(path: str) -> str:
+def _printable_path(path: str) -> str:
     """Return a path for people; unprintable characters are escaped."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in path)

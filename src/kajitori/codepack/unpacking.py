@@ -74,7 +74,7 @@ def unpack(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(target)
-        staging = tempfile.mkdtemp(prefix=_prefix(target), dir=target.parent)
+        staging = tempfile.mkdtemp(prefix=_temporary_prefix(target), dir=target.parent)
     except OSError as error:
         raise _not_written(target, error) from error
     root = os.open(staging, _FOLDER)
@@ -119,9 +119,9 @@ class _Unpacking:
             while (entry := self._next_entry()) is not None:
                 files += 1
                 if files > self._max_files:
-                    raise _bad(f"has more than {self._max_files} files")
+                    raise _bad_archive(f"has more than {self._max_files} files")
                 if entry.path.encode() <= last:
-                    raise _bad(f"has {_shown(entry.path)} twice, or out of order")
+                    raise _bad_archive(f"has {_printable_path(entry.path)} twice, or out of order")
                 last = entry.path.encode()
                 self._create(entry)
         finally:
@@ -135,50 +135,50 @@ class _Unpacking:
             block = self._source.take(BLOCK_BYTES)
             if not any(block):
                 if names or any(self._source.take(len(END) - BLOCK_BYTES)) or not self._source.is_at_end():
-                    raise _bad("has data after its end")
+                    raise _bad_archive("has data after its end")
                 return None
             try:
                 info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")  # long names are read below
             except (tarfile.TarError, ValueError):
-                raise _bad("has a block that is not a tar header") from None
+                raise _bad_archive("has a block that is not a tar header") from None
             if info.type not in _LONG_KINDS:
                 break
             if info.type in names or not 0 < info.size <= MAX_PATH_BYTES + 1:
-                raise _bad("has a name that is too long")
+                raise _bad_archive("has a name that is too long")
             try:
-                names[info.type] = self._padded(info.size).rstrip(b"\0").decode()
+                names[info.type] = self._padded_bytes(info.size).rstrip(b"\0").decode()
             except UnicodeDecodeError:
-                raise _bad("has a name that is not UTF-8") from None
+                raise _bad_archive("has a name that is not UTF-8") from None
         path = names.get(tarfile.GNUTYPE_LONGNAME, info.name)
         if info.type == tarfile.DIRTYPE:
             path = path.removesuffix("/")
         if info.type not in _KINDS:
-            raise _bad(f"has {_shown(path)}, which is neither file, symbolic link nor folder")
+            raise _bad_archive(f"has {_printable_path(path)}, which is neither file, symbolic link nor folder")
         if info.size < 0 or (info.size and info.type != tarfile.REGTYPE):
-            raise _bad(f"has {_shown(path)} with an impossible size of {info.size} bytes")
+            raise _bad_archive(f"has {_printable_path(path)} with an impossible size of {info.size} bytes")
         if fault := path_fault(path):
-            raise _bad(f"has an entry that {fault}: {_shown(path)}")
+            raise _bad_archive(f"has an entry that {fault}: {_printable_path(path)}")
         target = names.get(tarfile.GNUTYPE_LONGLINK, info.linkname) if info.type == tarfile.SYMTYPE else ""
         if info.type == tarfile.SYMTYPE and (fault := link_fault(path, target)):
-            raise _bad(f"has {_shown(path)}, which {fault}: {_shown(target)}")
+            raise _bad_archive(f"has {_printable_path(path)}, which {fault}: {_printable_path(target)}")
         return Entry(path, info.type, info.size, bool(info.mode & 0o100), target)
 
     def _create(self, entry: Entry) -> None:
         *folders, name = entry.path.split("/")
-        parent = self._enter(folders)
+        parent = self._enter_folders(folders)
         try:
             if entry.kind == tarfile.REGTYPE:
-                self._file(parent, name, entry)
+                self._write_file(parent, name, entry)
             elif entry.kind == tarfile.SYMTYPE:
                 os.symlink(entry.target, name, dir_fd=parent)
                 if self._owner is not None:
                     os.chown(name, *self._owner, dir_fd=parent, follow_symlinks=False)
             else:
-                self._enter([*folders, name])
+                self._enter_folders([*folders, name])
         except FileExistsError:
-            raise _bad(f"has {_shown(entry.path)} twice") from None
+            raise _bad_archive(f"has {_printable_path(entry.path)} twice") from None
 
-    def _file(self, parent: int, name: str, entry: Entry) -> None:
+    def _write_file(self, parent: int, name: str, entry: Entry) -> None:
         handle = os.open(name, _FILE, 0o600, dir_fd=parent)
         try:
             left = entry.size_bytes
@@ -188,14 +188,14 @@ class _Unpacking:
                 while piece:
                     piece = piece[os.write(handle, piece) :]
             if any(self._source.take(padding(entry.size_bytes))):
-                raise _bad(f"has data between {_shown(entry.path)} and the next file")
+                raise _bad_archive(f"has data between {_printable_path(entry.path)} and the next file")
             if self._owner is not None:
                 os.fchown(handle, *self._owner)
             os.fchmod(handle, 0o755 if entry.executable else 0o644)
         finally:
             os.close(handle)
 
-    def _enter(self, folders: list[str]) -> int:
+    def _enter_folders(self, folders: list[str]) -> int:
         """Return the descriptor of a folder below the root, created if missing; never one behind a link."""
         same = 0
         while same < min(len(folders), len(self._open)) and self._open[same][0] == folders[same]:
@@ -210,7 +210,9 @@ class _Unpacking:
             except OSError as error:
                 if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                     raise
-                raise _bad(f"has an entry below {_shown('/'.join(folders))}, which is not a folder") from None
+                raise _bad_archive(
+                    f"has an entry below {_printable_path('/'.join(folders))}, which is not a folder"
+                ) from None
             self._open.append((name, handle))
             os.fchmod(handle, 0o755)
             if self._owner is not None:
@@ -221,7 +223,7 @@ class _Unpacking:
         while len(self._open) > depth:
             os.close(self._open.pop()[1])
 
-    def _padded(self, size: int) -> bytes:
+    def _padded_bytes(self, size: int) -> bytes:
         return self._source.take(size + padding(size))[:size]
 
 
@@ -239,9 +241,9 @@ class _Source:
         while not self._left:
             chunk = next(self._chunks, None)
             if chunk is None:
-                raise _bad("ends too early")
+                raise _bad_archive("ends too early")
             if len(chunk) > self._missing:
-                raise _bad("is longer than announced")
+                raise _bad_archive("is longer than announced")
             self._missing -= len(chunk)
             self.digest.update(chunk)
             self._left = memoryview(chunk)
@@ -260,17 +262,17 @@ class _Source:
         if self._left or any(self._chunks):
             return False
         if self._missing:
-            raise _bad("is shorter than announced")
+            raise _bad_archive("is shorter than announced")
         return True
 
 
-def _prefix(target: Path) -> str:
+def _temporary_prefix(target: Path) -> str:
     return f".{target.name[:100]}.unpacking-"
 
 
 def _remove_abandoned(target: Path) -> None:
     """Remove folders that killed processes left beside this target. A running process holds a lock on its folder."""
-    for abandoned in target.parent.glob(f"{_escaped(_prefix(target))}*"):
+    for abandoned in target.parent.glob(f"{_escaped_for_glob(_temporary_prefix(target))}*"):
         try:
             handle = os.open(abandoned, _FOLDER)
         except OSError:
@@ -284,7 +286,7 @@ def _remove_abandoned(target: Path) -> None:
             os.close(handle)
 
 
-def _escaped(text: str) -> str:
+def _escaped_for_glob(text: str) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
 
 
@@ -296,9 +298,9 @@ def _not_written(target: Path, error: OSError) -> KajitoriError:
     return Unavailable(f"{target} can't be written: {error.strerror or error}")
 
 
-def _bad(what: str) -> InvalidInput:
+def _bad_archive(what: str) -> InvalidInput:
     return InvalidInput.one("archive", what, hint="pack it with kaji, which makes no such archive", code=BAD_ARCHIVE)
 
 
-def _shown(path: str) -> str:
+def _printable_path(path: str) -> str:
     return repr(path[:200])

@@ -64,7 +64,7 @@ def upload(
     for _ in range(ROUNDS):
         sums = []
         reply = yield Ask("GET", f"{place}/parts", params)
-        state = _document(reply)
+        state = _reply_document(reply)
         if pack.size_bytes > state["maxBytes"]:
             raise too_large(pack.listing, state["maxBytes"])
         there = {(item["number"], sha256) for item in state["items"] for sha256 in item["sha256"]}
@@ -84,9 +84,11 @@ def upload(
         reply = yield Ask("POST", f"{place}/complete", params, whole, "application/json", expects=(409,))
         if reply.status == 200:
             return Uploaded(sent, size)
-    raise Conflict(f"the server loses parts of {pack.digest}: {_document(reply).get('detail', '')}", hint="try again")
+    raise Conflict(
+        f"the server loses parts of {pack.digest}: {_reply_document(reply).get('detail', '')}", hint="try again"
+    )
 
 
-def _document(reply: Reply) -> dict[str, Any]:
+def _reply_document(reply: Reply) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(reply.body)
     return document

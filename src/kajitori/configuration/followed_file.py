@@ -99,12 +99,12 @@ class FollowedFile(Generic[T, F]):
         """The value in force when the file system stopped responding."""
         self._unsettled: tuple[Stamp | None, float] | None = None
         """A changed state that is not read yet, and when it was first seen."""
-        seen = Seen(None) if path is None else self._look(path, None, START_SECONDS)
+        seen = Seen(None) if path is None else self._read_if_changed(path, None, START_SECONDS)
         if seen is None:
-            raise self._unreadable(f"its file system did not respond within {START_SECONDS:g} s")
+            raise self._unreadable_error(f"its file system did not respond within {START_SECONDS:g} s")
         self._stamp = seen.stamp
         self._looked_at = clock()
-        self._current = self._newest(seen, 1)
+        self._current = self._newest_value(seen, 1)
 
     def current(self) -> F:
         """Return the value that is in force now. Waits at most LOOK_SECONDS for the file system."""
@@ -127,11 +127,11 @@ class FollowedFile(Generic[T, F]):
 
     def _follow(self, path: Path, now: float) -> None:
         """Check the file, and use its content if that is new."""
-        seen = self._look(path, self._stamp, LOOK_SECONDS)
+        seen = self._read_if_changed(path, self._stamp, LOOK_SECONDS)
         if seen is None:
             if self._before_outage is None:
                 self._before_outage = self._current
-                self._refuse(self._unreadable("its file system does not respond"))
+                self._refuse(self._unreadable_error("its file system does not respond"))
             return
         if (before := self._before_outage) is not None:
             self._before_outage = None
@@ -154,8 +154,8 @@ class FollowedFile(Generic[T, F]):
         before = self._current
         try:
             if seen.stamp is not None and not seen.trouble and not seen.content.strip():
-                raise self._empty()
-            self._current = self._newest(seen, before.version + 1)
+                raise self._empty_error()
+            self._current = self._newest_value(seen, before.version + 1)
         except InvalidInput as error:
             self._refuse(error)
             return
@@ -168,15 +168,15 @@ class FollowedFile(Generic[T, F]):
         log.error("the %s %s is faulty, the last valid one stays in force: %s", self._what, self._path, error.message)
         self._current = replace(self._current, path=self._path, faults=error.faults)
 
-    def _newest(self, seen: Seen, version: int) -> F:
+    def _newest_value(self, seen: Seen, version: int) -> F:
         """Return the value of the file's present content. Raises InvalidInput."""
         if seen.stamp is None and not self._required:
             return self._in_force(self._complete(self._without_file), version)
         if seen.stamp is None or seen.trouble:
-            raise self._unreadable(seen.trouble or os.strerror(2))
+            raise self._unreadable_error(seen.trouble or os.strerror(2))
         return self._in_force(self._complete(self._parse(seen.content)), version, self._path)
 
-    def _look(self, path: Path, known: Stamp | None, patience_seconds: float) -> Seen | None:
+    def _read_if_changed(self, path: Path, known: Stamp | None, patience_seconds: float) -> Seen | None:
         """Check the file; return None if its file system does not respond in time."""
         if self._looking is not None:
             if self._looking.empty():
@@ -190,11 +190,11 @@ class FollowedFile(Generic[T, F]):
             self._looking = answer
             return None
 
-    def _unreadable(self, why: str) -> InvalidInput:
+    def _unreadable_error(self, why: str) -> InvalidInput:
         message = f"{self._path} cannot be read: {why}"
         return InvalidInput.one(self._what, message, value=str(self._path), hint="check the path")
 
-    def _empty(self) -> InvalidInput:
+    def _empty_error(self) -> InvalidInput:
         hint = f"write {{}} into the file to use defaults only{'' if self._required else ', or remove it'}"
         return InvalidInput.one(self._what, f"{self._path} is empty", value=str(self._path), hint=hint)
 
@@ -203,11 +203,11 @@ def look_at(path: Path, known: Stamp | None) -> Seen:
     """Check a file, and read it unless it is in the `known` state. Blocks for as long as its file system does."""
     try:
         found = path.stat()
-        stamp = _stamp(found)
+        stamp = _stamp_of(found)
         if stamp == known:
             return Seen(stamp)
         if not stat.S_ISREG(found.st_mode):
-            return Seen(stamp, trouble="it is not a regular file", age_seconds=_age(found))
+            return Seen(stamp, trouble="it is not a regular file", age_seconds=_age_seconds(found))
         # A pipe may replace the file at this moment. O_NONBLOCK prevents waiting for its writer.
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -217,16 +217,16 @@ def look_at(path: Path, known: Stamp | None) -> Seen:
     except OSError as error:
         return Seen((0, 0, -(error.errno or 1)), trouble=error.strerror or str(error))
     if not stat.S_ISREG(after.st_mode):
-        return Seen(_stamp(after), trouble="it is not a regular file")
+        return Seen(_stamp_of(after), trouble="it is not a regular file")
     if len(content) > MAX_BYTES:
-        return Seen(stamp, trouble=f"it is larger than {MAX_BYTES >> 20} MiB", age_seconds=_age(after))
-    return Seen(stamp, content, age_seconds=_age(after) if _stamp(after) == stamp else 0.0)
+        return Seen(stamp, trouble=f"it is larger than {MAX_BYTES >> 20} MiB", age_seconds=_age_seconds(after))
+    return Seen(stamp, content, age_seconds=_age_seconds(after) if _stamp_of(after) == stamp else 0.0)
 
 
-def _stamp(found: os.stat_result) -> Stamp:
+def _stamp_of(found: os.stat_result) -> Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _age(found: os.stat_result) -> float:
+def _age_seconds(found: os.stat_result) -> float:
     """Return the seconds since the file or its name changed; 0 if the file's clock is ahead of ours."""
     return max(0.0, time.time() - max(found.st_mtime, found.st_ctime))

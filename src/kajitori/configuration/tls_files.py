@@ -32,7 +32,7 @@ class ServingCertificate:
         self._certificate = certificate
         self._key = key
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self._stamps = _stamps(certificate, key)
+        self._stamps = _stamps_of(certificate, key)
         try:
             self.context.load_cert_chain(certificate, key)
         except (OSError, ssl.SSLError) as error:
@@ -47,7 +47,7 @@ class ServingCertificate:
 
     def refresh(self) -> bool:
         """Use the files' present content if they changed; return whether they did."""
-        stamps = _stamps(self._certificate, self._key)
+        stamps = _stamps_of(self._certificate, self._key)
         if stamps == self._stamps:
             return False
         try:
@@ -69,7 +69,7 @@ class TrustedAuthorities:
     def __init__(self, option: str, path: Path) -> None:
         """Raise InvalidInput, which names the option, if the file holds no certificates."""
         self._path = path
-        self._stamps = _stamps(path)
+        self._stamps = _stamps_of(path)
         try:
             self._context = ssl.create_default_context(cafile=path)
         except (OSError, ssl.SSLError) as error:
@@ -77,7 +77,7 @@ class TrustedAuthorities:
 
     def context(self) -> ssl.SSLContext:
         """Return the TLS context for the file's present content; the last valid one if it has become faulty."""
-        stamps = _stamps(self._path)
+        stamps = _stamps_of(self._path)
         if stamps != self._stamps:
             try:
                 self._context = ssl.create_default_context(cafile=self._path)
@@ -94,13 +94,13 @@ class FileText:
         """Raise InvalidInput, which names the option, if the file cannot be read."""
         self._path = path
         try:
-            self._stamps, self.text = _stamps(path), path.read_text()
+            self._stamps, self.text = _stamps_of(path), path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput.one(option, f"cannot be read: {error}", value=str(path)) from error
 
     def refresh(self) -> bool:
         """Read the file again if it changed; return whether it did."""
-        stamps = _stamps(self._path)
+        stamps = _stamps_of(self._path)
         if stamps == self._stamps:
             return False
         with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -137,7 +137,7 @@ async def following(look: Callable[[], object]) -> AsyncIterator[None]:
             await task
 
 
-def _stamps(*paths: Path) -> Stamps:
+def _stamps_of(*paths: Path) -> Stamps:
     """Return a value that identifies the present state of files; missing files have a state, too."""
     found = []
     for path in paths:

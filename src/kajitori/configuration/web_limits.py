@@ -54,8 +54,8 @@ class WebLimits:
             if name not in known:
                 hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
                 faults.append(Fault("--limit", f"there is no limit {name!r:.80}", text, hint))
-            elif not value.isascii() or not value.isdigit() or int(value) < _least(name):
-                hint = f"use a whole number, {_least(name)} or more"
+            elif not value.isascii() or not value.isdigit() or int(value) < _minimum_of(name):
+                hint = f"use a whole number, {_minimum_of(name)} or more"
                 faults.append(Fault("--limit", f"{name} cannot be {value!r:.80}", text, hint))
             else:
                 found[known[name].name] = float(value) if name.endswith("-seconds") else int(value)
@@ -63,6 +63,6 @@ class WebLimits:
         return cls(**found)
 
 
-def _least(limit: str) -> int:
+def _minimum_of(limit: str) -> int:
     """Return the minimum of a limit. For body-bytes, the largest body must fit into the quarter of one caller."""
     return {"body-bytes": 4 << 20}.get(limit, 0 if limit.endswith("-per-address") else 1)

@@ -27,7 +27,7 @@ def new_key() -> Key:
 
 def authority(key: Key, now: datetime) -> Certificate:
     """Return the certificate of an authority, signed by itself."""
-    name = _name("kajitori-ca")
+    name = _x509_name("kajitori-ca")
     usage = x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
@@ -41,7 +41,7 @@ def authority(key: Key, now: datetime) -> Certificate:
     )
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     return (
-        _started(builder, now, CA_DAYS)
+        _with_validity(builder, now, CA_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -64,17 +64,17 @@ def leaf(
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = (
         x509.CertificateBuilder()
-        .subject_name(_name(common, organization))
+        .subject_name(_x509_name(common, organization))
         .issuer_name(issuer.subject)
         .public_key(key.public_key())
     )
     builder = (
-        _started(builder, now, LEAF_DAYS)
+        _with_validity(builder, now, LEAF_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False)  # type: ignore[arg-type]
     )
-    listed = [_general(one) for one in dict.fromkeys(names)]
+    listed = [_general_name(one) for one in dict.fromkeys(names)]
     if listed:
         builder = builder.add_extension(x509.SubjectAlternativeName(listed), critical=False)
     return builder.sign(issuer_key, hashes.SHA256())
@@ -131,7 +131,7 @@ def fault_of(
             return "another authority signed it"
     if common and certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value != common:
         return f"it is not that of {common}"
-    missing = [one for one in names if _general(one) not in _names_of(certificate)]
+    missing = [one for one in names if _general_name(one) not in _names_of(certificate)]
     return f"it lacks {', '.join(missing)}" if missing else ""
 
 
@@ -142,14 +142,14 @@ def _names_of(certificate: Certificate) -> set[x509.GeneralName]:
         return set()
 
 
-def _name(common: str, organization: str = "") -> x509.Name:
+def _x509_name(common: str, organization: str = "") -> x509.Name:
     parts = [x509.NameAttribute(NameOID.COMMON_NAME, common)]
     if organization:
         parts.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
     return x509.Name(parts)
 
 
-def _started(builder: x509.CertificateBuilder, now: datetime, days: int) -> x509.CertificateBuilder:
+def _with_validity(builder: x509.CertificateBuilder, now: datetime, days: int) -> x509.CertificateBuilder:
     # Valid since an hour ago: other machines' clocks may be behind.
     return (
         builder.serial_number(x509.random_serial_number())
@@ -158,7 +158,7 @@ def _started(builder: x509.CertificateBuilder, now: datetime, days: int) -> x509
     )
 
 
-def _general(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

@@ -85,13 +85,15 @@ class EmbeddedCluster:
         async with AsyncExitStack() as closing:
             store = await Store.open(None if settings.in_memory else folder / OBJECTS)
             closing.push_async_callback(store.close)
-            self.certificates = await asyncio.to_thread(ensure_certificates, folder / "pki", names=_names(settings))
+            self.certificates = await asyncio.to_thread(
+                ensure_certificates, folder / "pki", names=_certificate_names(settings)
+            )
             self.token = ensure_token(folder / "token")
             accepted = settings.authentication
             signed = [PeopleTokens(accepted)] if accepted is not None else []
             authenticator = Authenticator(signed=signed)
             authenticator.add_token(self.token)
-            server = await self._started(store, authenticator)
+            server = await self._start_server(store, authenticator)
             closing.push_async_callback(server.stop)
             self.url, self._local_socket = server.url, server.local_socket
             write_kubeconfig(
@@ -137,7 +139,7 @@ class EmbeddedCluster:
         )
         await manager.run(stop)
 
-    async def _started(self, store: Store, authenticator: Authenticator) -> ApiServer:
+    async def _start_server(self, store: Store, authenticator: Authenticator) -> ApiServer:
         settings = self.settings
         for port in _ports_to_try(settings):
             server = ApiServer(
@@ -177,7 +179,7 @@ def _ports_to_try(settings: EmbeddedSettings) -> list[int]:
     return [last, 0] if last else [0]
 
 
-def _names(settings: EmbeddedSettings) -> tuple[str, ...]:
+def _certificate_names(settings: EmbeddedSettings) -> tuple[str, ...]:
     return () if settings.host in ("127.0.0.1", "::1", "localhost") else (settings.host,)
 
 

@@ -41,7 +41,7 @@ class Background:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._on_finished)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -52,7 +52,7 @@ class Background:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _on_finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             task.get_loop().call_exception_handler({"message": "a background task failed", "exception": failure})

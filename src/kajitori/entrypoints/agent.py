@@ -65,7 +65,7 @@ def _count(options: AgentOptions) -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with exclusive_network(), exclusive_folder(options.data), _source(options) as source:
+    with exclusive_network(), exclusive_folder(options.data), _pod_source(options) as source:
         section = TrafficSection(options.policy)
         engines = choose_engines(section.current().engine)
         reports = bool(options.report)
@@ -85,8 +85,8 @@ def _count(options: AgentOptions) -> None:
                 tls=tls,
                 token=token,
             ) as port,
-            _reporting(options, counting, section),
-            _telemetry(options, source),
+            _report_totals(options, counting, section),
+            _sample_telemetry(options, source),
         ):
             words = ", ".join(engine.name for engine in engines)
             say(f"Counting ({words}); metrics at {'https' if tls else 'http'}://{options.host}:{port}/metrics.")
@@ -111,12 +111,12 @@ def _require_root() -> None:
 
 
 @contextmanager
-def _source(options: AgentOptions) -> Iterator[PodSource]:
+def _pod_source(options: AgentOptions) -> Iterator[PodSource]:
     """Yield the source of the node's Pods: the folder that the node's network plugin writes, else a relay."""
     if options.pods is not None:
         yield PodFolder(options.pods)
         return
-    relays = Servers(options.relay, options.relay_token, _trusted("--relay-ca", options.relay_ca))
+    relays = Servers(options.relay, options.relay_token, _trusted_authorities("--relay-ca", options.relay_ca))
     pods = RelayPods(relays, options.node, interface_of=interface_of, cgroups_of=groups_of_pod)
     pods.start()
     try:
@@ -126,12 +126,12 @@ def _source(options: AgentOptions) -> Iterator[PodSource]:
 
 
 @contextmanager
-def _reporting(options: AgentOptions, counting: Counting, section: TrafficSection) -> Iterator[None]:
+def _report_totals(options: AgentOptions, counting: Counting, section: TrafficSection) -> Iterator[None]:
     """Report totals to the servers of the options, if any, while the context lasts."""
     if not options.report:
         yield
         return
-    servers = Servers(options.report, options.report_token, _trusted("--report-ca", options.report_ca))
+    servers = Servers(options.report, options.report_token, _trusted_authorities("--report-ca", options.report_ca))
     reporting = Reporting(servers, options.node, counting, lambda: float(section.current().report_seconds))
     reporting.start()
     try:
@@ -141,12 +141,12 @@ def _reporting(options: AgentOptions, counting: Counting, section: TrafficSectio
 
 
 @contextmanager
-def _telemetry(options: AgentOptions, source: PodSource) -> Iterator[None]:
+def _sample_telemetry(options: AgentOptions, source: PodSource) -> Iterator[None]:
     """Sample this node's members and report to the servers of the options, if any, while the context lasts."""
     if not options.report or not options.telemetry:
         yield
         return
-    servers = Servers(options.report, options.report_token, _trusted("--report-ca", options.report_ca))
+    servers = Servers(options.report, options.report_token, _trusted_authorities("--report-ca", options.report_ca))
     gpus = choose_gpus(options.dcgm)
     samples = MemberSamples(PodMembers(source, gpus, options.host_root), gpus)
     sampling, reporting = Sampling(samples), TelemetryReporting(servers, options.node, samples)
@@ -159,7 +159,7 @@ def _telemetry(options: AgentOptions, source: PodSource) -> Iterator[None]:
         sampling.stop()
 
 
-def _trusted(option: str, certificates: Path | None) -> TrustedAuthorities | None:
+def _trusted_authorities(option: str, certificates: Path | None) -> TrustedAuthorities | None:
     """Return the authorities in this file; None without a file. Raises InvalidInput."""
     return TrustedAuthorities(option, certificates) if certificates is not None else None
 

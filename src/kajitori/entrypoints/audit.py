@@ -35,7 +35,7 @@ class Audit:
 def audit_clients(options: AuditOptions) -> Audit:
     """Read the log, query the API server, and make the report. Raises InvalidInput if the log can't be read."""
     known, notes = _read(options.audit_log) if options.audit_log else (None, [])
-    evidence = asyncio.run(_evidence(options))
+    evidence = asyncio.run(_read_evidence(options))
     found = report(
         known,
         evidence.daemon_sets,
@@ -47,13 +47,13 @@ def audit_clients(options: AuditOptions) -> Audit:
     return Audit(found, known, (*notes, *evidence.notes))
 
 
-async def _evidence(options: AuditOptions) -> Evidence:
+async def _read_evidence(options: AuditOptions) -> Evidence:
     async with existing(options.kubeconfig, options.context) as client:
         return await evidence_of(client)
 
 
 def _read(paths: Sequence[Path]) -> tuple[ClientRequests, list[str]]:
-    log = AuditLog(_lines(paths))
+    log = AuditLog(_lines_of(paths))
     known = requests_by_client(log.requests())
     if not known.requests:
         raise InvalidInput(
@@ -72,7 +72,7 @@ def _read(paths: Sequence[Path]) -> tuple[ClientRequests, list[str]]:
     return known, notes
 
 
-def _lines(paths: Sequence[Path]) -> Iterator[bytes]:
+def _lines_of(paths: Sequence[Path]) -> Iterator[bytes]:
     for path in paths:
         try:
             if path == STANDARD_INPUT:

@@ -47,7 +47,10 @@ def back_up(options: BackupOptions, target: str, say: Say, *, results: bool = Fa
 
     async def work() -> str:
         now = datetime.now(UTC)
-        async with _opened(options) as (client, history, blobs), _written(target, now) as (path, where):
+        async with (
+            _open_cluster_and_history(options) as (client, history, blobs),
+            _file_to_write(target, now) as (path, where),
+        ):
             source = Source(
                 client=client,
                 namespace=options.namespace,
@@ -78,7 +81,7 @@ def bring_back(
     """Restore a backup; with `dry_run` only report what would be done."""
 
     async def work() -> Report:
-        async with _read(source) as path, _opened(options) as (client, history, blobs):
+        async with _read(source) as path, _open_cluster_and_history(options) as (client, history, blobs):
             there = Destination(
                 client=client, history=history, blobs=blobs, missing_runs=missing_runs, with_secrets=secrets
             )
@@ -108,7 +111,7 @@ def listed(place: str) -> list[Found]:
             if not await asyncio.to_thread(Path(place).is_dir):
                 raise NotFound(f"there is no folder {place}", hint="name the folder or the store of the backups")
             files = await asyncio.to_thread(lambda: sorted(Path(place).glob(f"*{SUFFIX}")))
-            return [_found(path, path.name, path.stat().st_size) for path in files]
+            return [_found_backup(path, path.name, path.stat().st_size) for path in files]
         found, store = [], await open_blobs(place, field="PLACE")
         async with aclosing(store.under()) as blobs:
             for blob in [blob async for blob in blobs if blob.key.endswith(SUFFIX)]:
@@ -116,13 +119,13 @@ def listed(place: str) -> list[Found]:
                     path = Path(folder) / "beginning"
                     async with aclosing(store.get(blob.key, length=PIECE)) as content:
                         path.write_bytes(b"".join([piece async for piece in content]))
-                    found.append(_found(path, blob.key, blob.size_bytes))
+                    found.append(_found_backup(path, blob.key, blob.size_bytes))
         return found
 
     return sorted(asyncio.run(work()), key=lambda one: one.taken_at or datetime.min.replace(tzinfo=UTC), reverse=True)
 
 
-def _found(path: Path, name: str, size_bytes: int) -> Found:
+def _found_backup(path: Path, name: str, size_bytes: int) -> Found:
     try:
         return Found(name, size_bytes, parse_time(about(path).taken_at))
     except KajitoriError as error:
@@ -130,7 +133,9 @@ def _found(path: Path, name: str, size_bytes: int) -> Found:
 
 
 @asynccontextmanager
-async def _opened(options: BackupOptions) -> AsyncIterator[tuple[KubeClient, History | None, Blobs | None]]:
+async def _open_cluster_and_history(
+    options: BackupOptions,
+) -> AsyncIterator[tuple[KubeClient, History | None, Blobs | None]]:
     options = _with_data(options)
     async with (
         existing(options.kubeconfig, options.context) as client,
@@ -160,20 +165,20 @@ def _with_data(options: BackupOptions) -> BackupOptions:
 
 
 @asynccontextmanager
-async def _written(target: str, now: datetime) -> AsyncIterator[tuple[Path, str]]:
+async def _file_to_write(target: str, now: datetime) -> AsyncIterator[tuple[Path, str]]:
     """Yield the file to write, and the path or URL of the backup."""
     name = f"{now.strftime(_NAME)}{SUFFIX}"
     if "://" not in target:
         path = await asyncio.to_thread(_new_file, target, name)
         yield path, str(path)
         return
-    place, key = _place(target, name)
+    place, key = _store_and_key(target, name)
     store = await open_blobs(place, field="TARGET")
     await _check_place(store)
     with tempfile.TemporaryDirectory(prefix="kaji-backup-") as folder:
         path = Path(folder) / name
         yield path, f"{place.rstrip('/')}/{key}"
-        await store.put(key, _pieces(path))
+        await store.put(key, _pieces_of(path))
 
 
 async def _check_place(store: Blobs) -> None:
@@ -203,7 +208,7 @@ async def _read(source: str) -> AsyncIterator[Path]:
     if "://" not in source:
         yield Path(source)
         return
-    place, key = _place(source, "")
+    place, key = _store_and_key(source, "")
     if not key:
         hint = "kaji backup ls PLACE shows names"
         raise InvalidInput.one("SOURCE", f"names no file that ends with {SUFFIX}", value=source, hint=hint)
@@ -220,7 +225,7 @@ async def _read(source: str) -> AsyncIterator[Path]:
         yield path
 
 
-def _place(url: str, name: str) -> tuple[str, str]:
+def _store_and_key(url: str, name: str) -> tuple[str, str]:
     """Return the URL of a store and the key of a backup in it; `name` if the URL names none."""
     if not url.endswith(SUFFIX):
         return url, name
@@ -228,7 +233,7 @@ def _place(url: str, name: str) -> tuple[str, str]:
     return place, key
 
 
-async def _pieces(path: Path) -> AsyncIterator[bytes]:
+async def _pieces_of(path: Path) -> AsyncIterator[bytes]:
     with path.open("rb") as file:
         while piece := await asyncio.to_thread(file.read, PIECE):
             yield piece

@@ -40,8 +40,8 @@ class StoryBroken(KajitoriError):
 
 def demo(options: DemoOptions) -> int:
     """Run the demo, and remove everything afterwards. Raises StoryBroken if a step fails."""
-    script = _example()
-    with _folder(options.data) as folder, _cluster(folder, options) as environment:
+    script = _example_script()
+    with _data_folder(options.data) as folder, _run_cluster(folder, options) as environment:
         story = Story(environment, script)
         for chapter in (story.training, story.refused, story.waiting, story.memory, story.board):
             chapter()
@@ -71,14 +71,14 @@ class Story:
         self.kaji("run", "-d", "--name", "calm", *self._training_options(), quiet=True)
         self.say("The same training again. One of its members will be killed half-way:")
         self.kaji("run", "-d", "--name", "digits", *self._training_options(), quiet=True)
-        step = self._reaches("digits", STEPS // 2)
+        step = self._reached_step("digits", STEPS // 2)
         victim = _member_process("digits", rank=1)
         try:
             victim.kill()
         except psutil.NoSuchProcess as gone:
             raise StoryBroken(f"digits was over before a member could be killed at step {step}") from gone
         self.say(f"Step {step} of {STEPS}. kill -9 {victim.pid}, which is member 1 of digits:")
-        self.wait("the gang restarts", lambda: self._status("digits").get("restarts", 0) == 1)
+        self.wait("the gang restarts", lambda: self._run_status("digits").get("restarts", 0) == 1)
         self.kaji("ps", "-a", "-o", "wide")
         self.kaji("wait", "digits", "calm", timeout_seconds=PATIENCE_SECONDS)
         disturbed, calm = self._last_line("digits"), self._last_line("calm")
@@ -105,12 +105,12 @@ class Story:
         self.title("A run that waits")
         gpus = ("--gpus", "8", "--gpu-type", "h100", _IMAGE)
         self.kaji("run", "-d", "-q", "--name", "large", "-n", "7", *gpus)
-        self.wait("large runs", lambda: self._phase("large") == "Running")
+        self.wait("large runs", lambda: self._run_phase("large") == "Running")
         self.kaji("run", "-d", "-q", "--name", "patient", "-n", "2", *gpus)
-        self.wait("patient waits", lambda: self._status("patient").get("reason") == "WaitingForGPU")
+        self.wait("patient waits", lambda: self._run_status("patient").get("reason") == "WaitingForGPU")
         self.kaji("explain", "patient")
         self.kaji("stop", "large")
-        self.wait("patient runs", lambda: self._phase("patient") == "Running")
+        self.wait("patient runs", lambda: self._run_phase("patient") == "Running")
         self.kaji("ps")
         self.say("It started by itself when the GPUs became free.")
 
@@ -119,7 +119,7 @@ class Story:
         self.title("A run over its memory limit")
         options = ("--name", "hungry", "-m", "256m", "--restarts", "5")
         self.kaji("run", *options, "python:3.12", sys.executable, "-c", _HOG, expect=137)
-        status = self._status("hungry")
+        status = self._run_status("hungry")
         if status.get("reason") != "OutOfMemory" or status.get("restarts", 0) or status["attempts"] != 1:
             raise StoryBroken(f"hungry was to end as OutOfMemory after one attempt, and not {status}")
         self.say("Five restarts were allowed and none was used: the program would have exceeded its limit again.")
@@ -141,7 +141,7 @@ class Story:
         self, *arguments: str, expect: int = 0, quiet: bool = False, timeout_seconds: float = PATIENCE_SECONDS
     ) -> str:
         """Show and run a command, and return its output. Raises StoryBroken if the exit code differs."""
-        shown = shlex.join(["kaji", *(_shortened(argument) for argument in arguments)])
+        shown = shlex.join(["kaji", *(_shortened_command(argument) for argument in arguments)])
         self._write(f"\033[36m$ {shown}\033[0m" if self._color else f"$ {shown}")
         done = self._call(*arguments, timeout_seconds=timeout_seconds)
         if not quiet or done.returncode != expect:
@@ -177,25 +177,25 @@ class Story:
             check=False,
         )
 
-    def _view(self, run: str) -> dict[str, Any]:
+    def _run_view(self, run: str) -> dict[str, Any]:
         done = self._call("describe", "-o", "json", run)
         if done.returncode:
             raise StoryBroken(f"{run} can't be described: {done.stdout.strip()}")
         view: dict[str, Any] = json.loads(done.stdout)
         return view
 
-    def _status(self, run: str) -> dict[str, Any]:
-        status: dict[str, Any] = self._view(run)["status"]
+    def _run_status(self, run: str) -> dict[str, Any]:
+        status: dict[str, Any] = self._run_view(run)["status"]
         return status
 
-    def _phase(self, run: str) -> str:
-        return str(self._status(run)["phase"])
+    def _run_phase(self, run: str) -> str:
+        return str(self._run_status(run)["phase"])
 
     def _last_line(self, run: str) -> str:
         lines = self._call("logs", "--rank", "0", "--tail", "1", run).stdout.splitlines()
         return lines[-1].strip() if lines else ""
 
-    def _reaches(self, run: str, step: int) -> int:
+    def _reached_step(self, run: str, step: int) -> int:
         """Return the first step, from `step` on, that a training's log shows, as soon as it is logged."""
         command = [sys.executable, "-m", "kajitori.cli", "logs", "-f", "--rank", "0", run]
         with subprocess.Popen(
@@ -221,14 +221,14 @@ class Story:
         )
 
 
-def _shortened(argument: str) -> str:
+def _shortened_command(argument: str) -> str:
     """Return a command as the demo shows it, without the path of Python and the text of inline programs."""
     if argument == sys.executable:
         return "python3"
     return argument if "\n" not in argument else "…"
 
 
-def _example() -> Path:
+def _example_script() -> Path:
     script = Path(__file__).parents[3] / "examples" / "digits" / "train.py"
     if not script.is_file():
         raise Unsupported(f"the demo's training is not there: {script}", hint="run it in a clone of the repository")
@@ -247,7 +247,7 @@ def _member_process(run: str, *, rank: int) -> psutil.Process:
 
 
 @contextmanager
-def _folder(given: Path | None) -> Iterator[Path]:
+def _data_folder(given: Path | None) -> Iterator[Path]:
     if given is not None:
         yield given
         return
@@ -259,7 +259,7 @@ def _folder(given: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _cluster(folder: Path, options: DemoOptions) -> Iterator[Mapping[str, str]]:
+def _run_cluster(folder: Path, options: DemoOptions) -> Iterator[Mapping[str, str]]:
     """Run the demo's cluster in its own process, and yield the environment in which `kaji` finds it."""
     command = [
         sys.executable,
@@ -278,7 +278,7 @@ def _cluster(folder: Path, options: DemoOptions) -> Iterator[Mapping[str, str]]:
     with log.open("w") as output:
         # Runs may mount the folder in which the cluster was started, so the demo starts it beside the training program.
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=_example().parent
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=_example_script().parent
         )
     try:
         described = _await_file(folder / CLUSTER_FILE, process, log)

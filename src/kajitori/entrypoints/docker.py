@@ -48,10 +48,10 @@ class DockerOptions:
 
 def serve(options: DockerOptions, target: Target) -> int:
     """Serve the Engine API until told to stop."""
-    return run_until_told(_work(options, target), options)
+    return run_until_told(_run_platform(options, target), options)
 
 
-async def _work(options: DockerOptions, target: Target) -> None:
+async def _run_platform(options: DockerOptions, target: Target) -> None:
     stop = stop_signal()
     async with Platform(target) as platform:
         engine = Engine(platform)

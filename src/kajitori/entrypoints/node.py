@@ -30,7 +30,7 @@ def node(options: NodeOptions) -> int:
             engine = await engines.find(options.engine)
             kubelet = Kubelet(client, settings, adapter=RunPods(), engine=engine)
             say(f"This machine is node {settings.node_name}. {engines.described(options.engine, engine)}".rstrip())
-            async with telemetry(kubelet.running_containers, _servers(options), settings.node_name):
+            async with telemetry(kubelet.running_containers, _telemetry_servers(options), settings.node_name):
                 await kubelet.run(stop)
 
     return run_until_told(work(), options)
@@ -41,7 +41,7 @@ def remove(data: Path, force: bool) -> list[str]:
     return asyncio.run(uninstall(data, force=force))
 
 
-def _servers(options: NodeOptions) -> Servers | None:
+def _telemetry_servers(options: NodeOptions) -> Servers | None:
     """Return the Web APIs to which telemetry is reported; None without any."""
     if not options.report:
         return None

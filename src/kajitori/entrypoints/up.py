@@ -99,7 +99,7 @@ async def _up_embedded(options: UpOptions) -> None:
         cluster_cidr=options.cluster_cidr,
         node_prefix=options.node_cidr_mask_size,
         node_grace_seconds=grace_seconds(heartbeat_seconds(options.nodes)),
-        authentication=_authentication(options),
+        authentication=_authentication_of(options),
     )
     async with AsyncExitStack() as closing:
         closing.enter_context(cluster_file.claimed(options.data))
@@ -235,10 +235,10 @@ async def _serve(
             controller: Part = own.run
         else:
             own, controller = None, elected(make_controller)
-        parts.append(("run controller", _after(served, controller)))
+        parts.append(("run controller", _start_after(served, controller)))
         working = asyncio.create_task(supervise(parts, stop))
-        closing.push_async_callback(_ended, working)
-        await _until(mirror.wait_synced(), working)
+        closing.push_async_callback(_cancel_task, working)
+        await _wait_for(mirror.wait_synced(), working)
         node = OwnNode(mirror, kubelet) if kubelet is not None else None
         awaited = node.awaited if node is not None else lambda: ""
         web = await _web_api(client, mirror, policy, options, serving, user_client, blobs, history, own, awaited)
@@ -250,7 +250,7 @@ async def _serve(
             policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=url, server_ca=authorities, images=images))
         served.set()
         if node is not None:
-            await _until(node.wait(), working)
+            await _wait_for(node.wait(), working)
         if kubelet is not None:
             await closing.enter_async_context(_own_telemetry(options, serving, web.port, kubelet))
         url, pid = serving.local_url(web.port), os.getpid()
@@ -269,7 +269,7 @@ def _own_telemetry(
     return telemetry(kubelet.running_containers, servers, kubelet.settings.node_name)
 
 
-async def _until(wanted: Coroutine[Any, Any, Any], working: asyncio.Task[None]) -> None:
+async def _wait_for(wanted: Coroutine[Any, Any, Any], working: asyncio.Task[None]) -> None:
     """Wait for `wanted`, or raise the error with which `working` fails meanwhile."""
     waiting = asyncio.ensure_future(wanted)
     done, _ = await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
@@ -279,13 +279,13 @@ async def _until(wanted: Coroutine[Any, Any, Any], working: asyncio.Task[None]) 
         await task
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel_task(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task
 
 
-def _after(event: asyncio.Event, part: Part) -> Part:
+def _start_after(event: asyncio.Event, part: Part) -> Part:
     """Return the part, delayed until the event is set."""
 
     async def wait_and_work(stop: asyncio.Event) -> None:
@@ -332,7 +332,7 @@ async def _web_api(
                 leader=leader,
                 awaited=awaited,
                 install_command="stop kaji up and start it again",
-                sign_in=_sign_in(options, _authentication(options)),
+                sign_in=_sign_in(options, _authentication_of(options)),
                 browser_access=_browser_access(options),
                 limits=WebLimits.parse(options.limit),
             )
@@ -412,7 +412,7 @@ def _policy_of(options: UpOptions, without_file: Policy | None) -> PolicyFile:
     return PolicyFile(_own_policy_file(options), without_file=without_file)
 
 
-def _authentication(options: UpOptions) -> AuthenticationConfiguration | None:
+def _authentication_of(options: UpOptions) -> AuthenticationConfiguration | None:
     if options.authentication_config is None:
         return None
     return parse_authentication(options.authentication_config.read_bytes())

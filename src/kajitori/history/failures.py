@@ -74,29 +74,29 @@ _WORDS = {
 def postgres_failure(where: str, error: BaseException, *, user: str = "USER") -> KajitoriError:
     """Return the error for a refusal of PostgreSQL or its client. `where` is the URL as messages show it."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _error(where, error, Unsupported, _TLS)
+        return _history_error(where, error, Unsupported, _TLS)
     from asyncpg import TargetServerAttributeNotMatched  # here, so that SQLite does without asyncpg
 
     if isinstance(error, TargetServerAttributeNotMatched):
-        return _error(where, error, Unavailable, _PRIMARY)
+        return _history_error(where, error, Unavailable, _PRIMARY)
     state = getattr(error, "sqlstate", None)
     if state is None:
-        return _error(where, error, Unavailable, "")
+        return _history_error(where, error, Unavailable, "")
     kind, hint = _POSTGRES.get(state) or _POSTGRES.get(state[:2]) or (KajitoriError, _REPORT)
-    return _error(where, error, kind, hint.format(database=where.rpartition("/")[2] or user, user=user))
+    return _history_error(where, error, kind, hint.format(database=where.rpartition("/")[2] or user, user=user))
 
 
 def sqlite_failure(path: str, error: sqlite3.Error) -> KajitoriError:
     """Return the error for a refusal of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
-        return _error(path, error, Unsupported, _DAMAGED)
+        return _history_error(path, error, Unsupported, _DAMAGED)
     if code is None:
-        return _error(path, error, Unavailable, "")
+        return _history_error(path, error, Unavailable, "")
     kind, hint = _SQLITE.get(code) or _SQLITE.get(code & 0xFF) or (KajitoriError, _REPORT)
-    return _error(path, error, kind, hint)
+    return _history_error(path, error, kind, hint)
 
 
-def _error(where: str, error: BaseException, kind: type[KajitoriError], hint: str) -> KajitoriError:
+def _history_error(where: str, error: BaseException, kind: type[KajitoriError], hint: str) -> KajitoriError:
     words = _WORDS.get(kind, "failed")
     return kind(f"the history in {where} {words}: {str(error) or type(error).__name__}", hint=hint)

@@ -57,7 +57,7 @@ def statement_of(marks: Iterable[tuple[str, Mark]]) -> Statement:
 async def segments_of_run(database: Database, run_uid: str) -> dict[int, Held]:
     """Return the segments of a run, by number."""
     rows = await database.fetch(f"SELECT {', '.join(_SEGMENT)} FROM usage WHERE run_uid = $1", run_uid)
-    return {row[1]: _part(row).held for row in rows}
+    return {row[1]: _part_of(row).held for row in rows}
 
 
 async def marks_of(database: Database, uids: Collection[str]) -> dict[str, list[Mark]]:
@@ -84,7 +84,7 @@ async def sums_of(database: Database, condition: str, parameters: Sequence[Any],
 
 
 def _daily_sums(rows: Iterable[Row], marks: Mapping[str, Sequence[Mark]]) -> dict[TimeKey, TimeAmount]:
-    parts = ((part, divide(part.held, marks.get(row[0], ()))) for row in rows for part in (_part(row),))
+    parts = ((part, divide(part.held, marks.get(row[0], ()))) for row in rows for part in (_part_of(row),))
     return daily_times(parts)
 
 
@@ -153,7 +153,7 @@ def moved(sums: Mapping[TimeKey, TimeAmount], origin: str) -> list[Statement]:
     return [*added(sums, origin), *added(sums, "", -1), *drop]
 
 
-def _part(row: Row) -> TimedPart:
+def _part_of(row: Row) -> TimedPart:
     _, _, namespace, owner, attempt, gpus, members, since, until, member_seconds, *story = row
     started, ended, cause, culprit, after, saves_every, counts = story
     held = Held(

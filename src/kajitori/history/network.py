@@ -89,7 +89,7 @@ def statement_of(records: Iterable[HourRecord]) -> Statement:
 async def latest(database: Database, before: int) -> dict[Key, HourRecord]:
     """Return the last record of each subject before this hour. Records of runs are at most a month old."""
     rows = await database.fetch(_LATEST, before, before - LATEST_SECONDS)
-    return {(made.group, made.key): made for made in await asyncio.to_thread(_records, rows)}
+    return {(made.group, made.key): made for made in await asyncio.to_thread(_records_of, rows)}
 
 
 async def within(
@@ -98,8 +98,8 @@ async def within(
     """Return, for each subject with traffic in a span, its last record in the span and its last one before the span."""
     last = await database.fetch(_LAST_WITHIN, group, since, until)
     before = await database.fetch(_LAST_BEFORE, group, since, until)
-    earlier = {made.key: made.record for made in await asyncio.to_thread(_records, before)}
-    return [(made, earlier.get(made.key)) for made in await asyncio.to_thread(_records, last)]
+    earlier = {made.key: made.record for made in await asyncio.to_thread(_records_of, before)}
+    return [(made, earlier.get(made.key)) for made in await asyncio.to_thread(_records_of, last)]
 
 
 async def of_subject(
@@ -107,8 +107,8 @@ async def of_subject(
 ) -> tuple[list[HourRecord], TrafficRecord | None]:
     """Return the records of a subject in a span, by time, and its last record before the span."""
     rows = await database.fetch(_OF_SUBJECT, group, key, since, until)
-    earlier = _records(await database.fetch(_BEFORE_SUBJECT, group, key, since))
-    return _records(rows), earlier[0].record if earlier else None
+    earlier = _records_of(await database.fetch(_BEFORE_SUBJECT, group, key, since))
+    return _records_of(rows), earlier[0].record if earlier else None
 
 
 async def recorded_at(database: Database, since: int, until: int) -> list[int]:
@@ -147,5 +147,5 @@ async def use_since(database: Database, day: int) -> dict[str, list[DayUse]]:
     return found
 
 
-def _records(rows: Sequence[Row]) -> list[HourRecord]:
+def _records_of(rows: Sequence[Row]) -> list[HourRecord]:
     return [HourRecord(group, key, int(at), _decode(bytes(document))) for group, key, at, _, document in rows]

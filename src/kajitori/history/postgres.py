@@ -57,7 +57,7 @@ class PostgresDatabase:
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""
         async with self._connection() as connection:
-            return [tuple(row) for row in await connection.fetch(sql, *_storable(parameters))]
+            return [tuple(row) for row in await connection.fetch(sql, *_storable_row(parameters))]
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Reader]:
@@ -73,9 +73,9 @@ class PostgresDatabase:
         async with self._connection() as connection, connection.transaction():
             for statement in statements:
                 if len(statement.rows) == 1:
-                    await connection.execute(statement.sql, *_storable(statement.rows[0]))
+                    await connection.execute(statement.sql, *_storable_row(statement.rows[0]))
                 else:
-                    await connection.executemany(statement.sql, map(_storable, statement.rows))
+                    await connection.executemany(statement.sql, map(_storable_row, statement.rows))
 
     async def close(self) -> None:
         """Close the connections; connections that do not end in time are cut."""
@@ -117,7 +117,7 @@ class PostgresDatabase:
                 await connection.execute("SELECT pg_advisory_unlock($1)", _SCHEMA_LOCK)
 
 
-def _storable(row: Row) -> Row:
+def _storable_row(row: Row) -> Row:
     """Return the values with U+FFFD instead of the null character, which PostgreSQL refuses in texts.
 
     Some texts come from users and programs, and a text that is refused would hold up all later ones.

@@ -113,16 +113,16 @@ def statements_of(states: Iterable[RunState]) -> list[Statement]:
         for segment in state.segments:
             held = segment.members, segment.since, segment.until, segment.member_seconds, segment.nodes
             story = [getattr(segment, name) for name in STORY_COLUMNS]
-            segments.append((run.uid, segment.id, *about, segment.attempt, *_amounts(segment), *held, *story))
+            segments.append((run.uid, segment.id, *about, segment.attempt, *_amounts_of(segment), *held, *story))
         for number, total in enumerate(state.totals):
             key = -(state.last * 16 + number)
-            left_out.append((run.uid, key, *about, *_amounts(total), state.since, state.until, total.member_seconds))
+            left_out.append((run.uid, key, *about, *_amounts_of(total), state.since, state.until, total.member_seconds))
     written = ((_UPSERT_RUN, runs), (_UPSERT_ATTEMPT, attempts), (_INSERT_SEGMENT, segments))
     found = [Statement(sql, rows) for sql, rows in (*written, (_INSERT_LEFT_OUT, left_out)) if rows]
     return [*found, lost_time.statement_of(marks)] if marks else found
 
 
-def _amounts(part: Amounts) -> tuple[str, int, int, int]:
+def _amounts_of(part: Amounts) -> tuple[str, int, int, int]:
     return part.gpu_type, part.gpus, part.cpu_millis, part.memory_bytes
 
 
@@ -136,17 +136,17 @@ async def list_runs(
     if wanted.namespaces is not None and not wanted.namespaces:
         return []
     if wanted.name:
-        return [_record(row) for row in await _by_name(database, wanted, limit, after)]
+        return [_record_of(row) for row in await _by_name(database, wanted, limit, after)]
     found = []
-    parts = list(_parts(wanted))
+    parts = list(_query_parts(wanted))
     for start in range(0, len(parts), _PARTS_OF_QUERY):
-        sql, parameters = _union(wanted, parts[start : start + _PARTS_OF_QUERY], limit, after)
+        sql, parameters = _union_query(wanted, parts[start : start + _PARTS_OF_QUERY], limit, after)
         found += await database.fetch(sql, *parameters)
     found.sort(key=lambda row: (row[7], row[0]), reverse=True)
-    return [_record(row) for row in found[:limit]]
+    return [_record_of(row) for row in found[:limit]]
 
 
-def _parts(wanted: RunFilter) -> Iterator[dict[str, str]]:
+def _query_parts(wanted: RunFilter) -> Iterator[dict[str, str]]:
     """Yield, for each part of the query, the values of the columns that come before the time in one of the indexes."""
     namespaces = [{"namespace": name} for name in sorted(wanted.namespaces)] if wanted.namespaces is not None else [{}]
     phases = wanted.phases or (tuple(Phase) if wanted.owner else ())
@@ -156,12 +156,12 @@ def _parts(wanted: RunFilter) -> Iterator[dict[str, str]]:
         yield one | owner | other
 
 
-def _union(
+def _union_query(
     wanted: RunFilter, parts: Sequence[dict[str, str]], limit: int, after: tuple[int, str] | None
 ) -> tuple[str, list[Any]]:
     """Return the query that unites these parts, and its parameters."""
     parameters = Parameters()
-    common = _common(wanted, parameters)
+    common = _common_conditions(wanted, parameters)
     if after is not None:
         common.append(f"(created_at, uid) < ({parameters.add(after[0])}, {parameters.add(after[1])})")
     most = parameters.add(limit)
@@ -175,7 +175,7 @@ def _union(
     return f"{' UNION ALL '.join(selects)} ORDER BY created_at DESC, uid DESC LIMIT {most}", parameters.values
 
 
-def _common(wanted: RunFilter, parameters: Parameters) -> list[str]:
+def _common_conditions(wanted: RunFilter, parameters: Parameters) -> list[str]:
     """Return the conditions on time and name that every part of a list has."""
     found = []
     if wanted.since is not None:
@@ -197,7 +197,7 @@ async def _by_name(database: Database, wanted: RunFilter, limit: int, after: tup
     counted = "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE name >= $1 AND name < $2 LIMIT $3) AS found"
     ((count,),) = await database.fetch(counted, *bounds, MAX_SORTED_RUNS + 1)
     parameters = Parameters()
-    conditions = _common(wanted, parameters)
+    conditions = _common_conditions(wanted, parameters)
     if after is not None:
         conditions.append(f"(created_at, uid) < ({parameters.add(after[0])}, {parameters.add(after[1])})")
     if wanted.owner:
@@ -208,7 +208,9 @@ async def _by_name(database: Database, wanted: RunFilter, limit: int, after: tup
         conditions.append(f"namespace IN ({parameters.add_all(sorted(wanted.namespaces))})")
     most = parameters.add(limit)
     if count > MAX_SORTED_RUNS:
-        days = await _days_with(database, " AND ".join(conditions), parameters.values, most, _span(wanted, after))
+        days = await _days_with(
+            database, " AND ".join(conditions), parameters.values, most, _creation_span(wanted, after)
+        )
         if not days:
             return []
         conditions.append(f"created_at / {DAY} IN ({parameters.add_all(days)})")
@@ -218,7 +220,7 @@ async def _by_name(database: Database, wanted: RunFilter, limit: int, after: tup
     return await database.fetch(sql, *parameters.values)
 
 
-def _span(wanted: RunFilter, after: tuple[int, str] | None) -> tuple[int | None, int | None]:
+def _creation_span(wanted: RunFilter, after: tuple[int, str] | None) -> tuple[int | None, int | None]:
     """Return the times of creation (seconds since 1970) between which the runs of a page are; None: no bound."""
     ends = [end for end in (wanted.until, after[0] if after is not None else None) if end is not None]
     return wanted.since, min(ends, default=None)
@@ -257,7 +259,7 @@ def _after_all(beginning: str) -> str:
     return beginning + "\U0010ffff"
 
 
-def _record(row: Row, document: bytes = b"") -> RunRecord:
+def _record_of(row: Row, document: bytes = b"") -> RunRecord:
     return RunRecord(**dict(zip(_COLUMNS, row, strict=True)), document=document)
 
 
@@ -269,7 +271,7 @@ async def find_run(database: Database, namespace: str, name: str) -> RunRecord |
     if not rows:
         rows = await database.fetch(f"{sql}uid = $2 AND namespace = $1", namespace, name)
     for row in rows:
-        return _record(row[:-1], zstandard.ZstdDecompressor().decompress(row[-1]))
+        return _record_of(row[:-1], zstandard.ZstdDecompressor().decompress(row[-1]))
     return None
 
 

@@ -51,7 +51,9 @@ class SqliteDatabase:
 
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""
-        return await self._run(self._reading, lambda: self._reader().execute(_sqlite_form(sql), parameters).fetchall())
+        return await self._run(
+            self._reading, lambda: self._thread_reader().execute(_sqlite_form(sql), parameters).fetchall()
+        )
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Reader]:
@@ -109,11 +111,11 @@ class SqliteDatabase:
         writer.execute("PRAGMA synchronous = FULL")
         writer.execute("PRAGMA cache_size = -16000")
         writer.execute(CREATE_VERSION_TABLE)
-        if _version(writer) == VERSION:
+        if _schema_version(writer) == VERSION:
             return
         writer.execute("BEGIN IMMEDIATE")
         try:
-            current = _version(writer)  # another process may have been faster
+            current = _schema_version(writer)  # another process may have been faster
             if current != VERSION:
                 for statement in upgrade_script("sqlite", current):
                     writer.execute(statement)
@@ -124,7 +126,7 @@ class SqliteDatabase:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
 
-    def _reader(self) -> sqlite3.Connection:
+    def _thread_reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
         if connection is None:
             self._readers.connection = connection = self._connect()
@@ -156,7 +158,7 @@ class _Snapshot:
         return await self._execute(_sqlite_form(sql), parameters)
 
 
-def _version(connection: sqlite3.Connection) -> str | None:
+def _schema_version(connection: sqlite3.Connection) -> str | None:
     found = connection.execute("SELECT version FROM schema_version").fetchone()
     return str(found[0]) if found else None
 

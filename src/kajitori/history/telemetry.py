@@ -52,7 +52,7 @@ def statement_of(intervals: Iterable[Interval]) -> Statement:
 async def intervals_of(database: Database, run_uid: str, since: int, until: int) -> list[Interval]:
     """Return the intervals of a run that begin in this time (seconds since 1970), newest first."""
     rows = await database.fetch(_OF_RUN, run_uid, since, until, MAX_ROWS)
-    return await asyncio.to_thread(_intervals, rows)
+    return await asyncio.to_thread(_intervals_of, rows)
 
 
 async def last_of_runs(database: Database, run_uids: Sequence[str], limit: int) -> dict[str, list[Interval]]:
@@ -62,7 +62,7 @@ async def last_of_runs(database: Database, run_uids: Sequence[str], limit: int) 
         uids = run_uids[first : first + _UNION]
         parts = (_LAST_OF_RUN.format(f"${number}", f"${len(uids) + 1}") for number in range(1, len(uids) + 1))
         rows = await database.fetch(" UNION ALL ".join(parts), *uids, limit)
-        for each in sorted(_intervals(rows), key=lambda each: -each.start):
+        for each in sorted(_intervals_of(rows), key=lambda each: -each.start):
             found.setdefault(each.run_uid, []).append(each)
     return found
 
@@ -80,7 +80,7 @@ async def minute_of_runs(database: Database, start: int, run_uids: Container[str
     """
     rows = [row for row in await database.fetch(_OF_MINUTE, MINUTE_SECONDS, start) if row[0] in run_uids]
     for first in range(0, max(1, len(rows)), RUNS_AT_ONCE):
-        yield await asyncio.to_thread(_intervals, rows[first : first + RUNS_AT_ONCE])
+        yield await asyncio.to_thread(_intervals_of, rows[first : first + RUNS_AT_ONCE])
 
 
 async def downsample(database: Database, now: int) -> bool:
@@ -101,17 +101,17 @@ async def downsample(database: Database, now: int) -> bool:
         statements = [Statement(_DELETE, [window])]
         if longer != level.seconds:
             rows = await database.fetch(_WINDOW, *window)
-            statements.insert(0, await asyncio.to_thread(_merged, rows, longer))
+            statements.insert(0, await asyncio.to_thread(_merge_statement, rows, longer))
         await database.write(statements)
         more = True
     return more
 
 
-def _merged(rows: Sequence[Row], seconds: int) -> Statement:
-    return statement_of(coarser(_intervals(rows), seconds))
+def _merge_statement(rows: Sequence[Row], seconds: int) -> Statement:
+    return statement_of(coarser(_intervals_of(rows), seconds))
 
 
-def _intervals(rows: Sequence[Row]) -> list[Interval]:
+def _intervals_of(rows: Sequence[Row]) -> list[Interval]:
     return [
         Interval(uid, attempt, seconds, start, ranks, unpack(bytes(document)))
         for uid, attempt, seconds, start, ranks, document in rows

@@ -81,18 +81,18 @@ class Survey:
 def findings(survey: Survey, settings: InstallSettings, version: str) -> list[Finding]:
     """Return all findings, for an installation of this version of Kajitori with these settings."""
     return [
-        *_rights(survey),
-        *_version(survey, settings),
-        *_clock(survey),
-        *_kinds(survey, settings),
-        *_storage(survey),
-        *_gpus(survey),
-        *_images(settings),
+        *_check_rights(survey),
+        *_check_version(survey, settings),
+        *_check_clock(survey),
+        *_check_kinds(survey, settings),
+        *_check_storage(survey),
+        *_check_gpus(survey),
+        *_check_images(settings),
         *_sign_in(survey, settings),
-        *_programs(settings),
-        *_history(settings),
-        *_secrets(survey, settings),
-        *_changes(survey, version),
+        *_check_programs(settings),
+        *_check_history(settings),
+        *_check_secrets(survey, settings),
+        *_check_changes(survey, version),
     ]
 
 
@@ -121,7 +121,10 @@ def wanted_secrets(settings: InstallSettings) -> dict[str, tuple[str, ...]]:
 
 def lacking_faults(lacking: Mapping[str, Sequence[str]]) -> list[Fault]:
     """Return a fault for each Secret, `namespace/name`, that lacks these keys."""
-    return [Fault("secret", _lacks(where, keys), where, _way_to_add(where, keys)) for where, keys in lacking.items()]
+    return [
+        Fault("secret", _missing_keys_text(where, keys), where, _way_to_add(where, keys))
+        for where, keys in lacking.items()
+    ]
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:
@@ -130,7 +133,7 @@ def kubernetes_version(text: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def _rights(survey: Survey) -> Iterator[Finding]:
+def _check_rights(survey: Survey) -> Iterator[Finding]:
     if survey.refused:
         first, why = next(iter(survey.refused.items()))
         more = f" and {len(survey.refused) - 1} more" if len(survey.refused) > 1 else ""
@@ -148,20 +151,24 @@ def _rights(survey: Survey) -> Iterator[Finding]:
         )
 
 
-def _version(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
+def _check_version(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
     found = kubernetes_version(survey.version)
     shown = f"Kubernetes {survey.version}"
     if found < OLDEST:
         way_out = "upgrade the cluster" if settings.admission_policies else "runs may start, but `kaji exec` needs 1.30"
-        yield Finding("version", State.FAIL, f"{shown}; {_dotted(OLDEST)} is the oldest that is supported", way_out)
+        yield Finding(
+            "version", State.FAIL, f"{shown}; {_version_text(OLDEST)} is the oldest that is supported", way_out
+        )
     elif settings.agents.enabled and found < OLDEST_FOR_AGENTS:
-        text = f"{shown}: no traffic is counted, since tokens name their node from {_dotted(OLDEST_FOR_AGENTS)} on"
+        text = (
+            f"{shown}: no traffic is counted, since tokens name their node from {_version_text(OLDEST_FOR_AGENTS)} on"
+        )
         yield Finding("version", State.WARN, text, "set agents.enabled: false, or upgrade the cluster")
     else:
         yield Finding("version", State.OK, shown)
 
 
-def _clock(survey: Survey) -> Iterator[Finding]:
+def _check_clock(survey: Survey) -> Iterator[Finding]:
     skew = abs(survey.skew_seconds)
     side = "ahead of" if survey.skew_seconds > 0 else "behind"
     text = f"this machine's clock is {skew:.0f} s {side} the API server's"
@@ -173,7 +180,7 @@ def _clock(survey: Survey) -> Iterator[Finding]:
         yield Finding("clock", State.OK, f"this machine and the API server differ by {skew:.1f} s")
 
 
-def _kinds(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
+def _check_kinds(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
     admission = [
         (kind, version in survey.served)
         for kind, version in (
@@ -201,7 +208,7 @@ def _kinds(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
         yield Finding("metrics", State.WARN, text, "install a metrics-server; it is used as soon as it is there")
 
 
-def _storage(survey: Survey) -> Iterator[Finding]:
+def _check_storage(survey: Survey) -> Iterator[Finding]:
     if survey.default_storage:
         yield Finding(
             "storage", State.OK, f"{len(survey.storage_classes)} StorageClasses, default {survey.default_storage}"
@@ -212,7 +219,7 @@ def _storage(survey: Survey) -> Iterator[Finding]:
         yield Finding("storage", State.WARN, text, way_out)
 
 
-def _gpus(survey: Survey) -> Iterator[Finding]:
+def _check_gpus(survey: Survey) -> Iterator[Finding]:
     if not survey.nodes:
         yield Finding("nodes", State.WARN, "there are no nodes", "the parts start when there are some")
         return
@@ -225,14 +232,14 @@ def _gpus(survey: Survey) -> Iterator[Finding]:
         )
         yield Finding("gpus", State.WARN, text, way_out)
     elif len(named) < len(survey.gpus):
-        text = f"{survey.gpus['']} GPUs of unknown type" + (f"; {_counted(named)}" if named else "")
+        text = f"{survey.gpus['']} GPUs of unknown type" + (f"; {_counted_gpus(named)}" if named else "")
         way_out = "install GPU feature discovery, or label the nodes kajitori.dev/gpu-type=h100"
         yield Finding("gpus", State.WARN, text, way_out)
     else:
-        yield Finding("gpus", State.OK, _counted(named))
+        yield Finding("gpus", State.OK, _counted_gpus(named))
 
 
-def _images(settings: InstallSettings) -> Iterator[Finding]:
+def _check_images(settings: InstallSettings) -> Iterator[Finding]:
     images = f"{settings.parts_image}, {settings.members_image}"
     if not settings.images.prefix and "/" not in settings.images.parts:
         way_out = "build them (deploy/Dockerfile, deploy/image/Dockerfile), push them, and set images.prefix"
@@ -258,7 +265,7 @@ def _sign_in(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
         yield Finding("sign-in", State.OK, text)
 
 
-def _programs(settings: InstallSettings) -> Iterator[Finding]:
+def _check_programs(settings: InstallSettings) -> Iterator[Finding]:
     """Yield whether browsers can open programs of runs, as far as the settings show it."""
     address = settings.sign_in.programs_url
     if address is None:
@@ -272,7 +279,7 @@ def _programs(settings: InstallSettings) -> Iterator[Finding]:
         yield Finding("programs", State.OK, f"{address}; DNS must lead the name to the Web API")
 
 
-def _history(settings: InstallSettings) -> Iterator[Finding]:
+def _check_history(settings: InstallSettings) -> Iterator[Finding]:
     history = settings.history
     password = history.secret or settings.store.secret
     if history.url and password:
@@ -282,9 +289,9 @@ def _history(settings: InstallSettings) -> Iterator[Finding]:
         yield Finding("history", State.WARN, f"{history.url} without a password", way_out)
 
 
-def _secrets(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
+def _check_secrets(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
     for name, keys in survey.lacking_secrets.items():
-        yield Finding("secret", State.FAIL, _lacks(name, keys), _way_to_add(name, keys))
+        yield Finding("secret", State.FAIL, _missing_keys_text(name, keys), _way_to_add(name, keys))
     for name in survey.missing_secrets:
         way_out = "create it: kubectl create secret …"
         if name.endswith(f"/{TLS_SECRET}"):
@@ -294,7 +301,7 @@ def _secrets(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
         yield Finding("secret", State.FAIL, f"there is no Secret {name}", way_out)
 
 
-def _lacks(secret: str, keys: Sequence[str]) -> str:
+def _missing_keys_text(secret: str, keys: Sequence[str]) -> str:
     return f"the Secret {secret} has no key {', '.join(keys)}"
 
 
@@ -304,7 +311,7 @@ def _way_to_add(secret: str, keys: Sequence[str]) -> str:
     return f"kubectl create secret generic … {' '.join(f'--from-file={key}=FILE' for key in keys)}"
 
 
-def _changes(survey: Survey, version: str) -> Iterator[Finding]:
+def _check_changes(survey: Survey, version: str) -> Iterator[Finding]:
     counted = ", ".join(f"{count} {change}" for change, count in survey.changes.items() if count)
     if survey.installed and survey.installed != version:
         text = f"Kajitori {survey.installed} is installed; this is {version}"
@@ -315,9 +322,9 @@ def _changes(survey: Survey, version: str) -> Iterator[Finding]:
     yield Finding("objects", State.OK, f"would be {counted}" if counted else "nothing to do")
 
 
-def _counted(gpus: Mapping[str, int]) -> str:
+def _counted_gpus(gpus: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(gpus.items()))
 
 
-def _dotted(version: tuple[int, int]) -> str:
+def _version_text(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))

@@ -55,17 +55,17 @@ def base() -> dict[str, str]:
     """Return every file below `deploy/` by its path."""
     settings = InstallSettings(tls=TlsSettings(certificates="given"))
     files = render(settings)
-    found = {f"{name}.yaml": _file(_ABOUT[name], as_yaml(objects)) for name, objects in files.items()}
+    found = {f"{name}.yaml": _file_text(_ABOUT[name], as_yaml(objects)) for name, objects in files.items()}
     found["kustomization.yaml"] = _MADE + _BASE + as_yaml([_kustomization([f"{name}.yaml" for name in files])])
-    found["cert-manager/certificates.yaml"] = _file(
+    found["cert-manager/certificates.yaml"] = _file_text(
         "Certificates of parts and agents by an authority of their own, which cert-manager keeps.", _cert_manager()
     )
     monitoring = MonitoringSettings(alerts="prometheusRule")
-    found["alerts/prometheus-rule.yaml"] = _file(
+    found["alerts/prometheus-rule.yaml"] = _file_text(
         "The same rules as alerts.yaml, for Prometheus Operator.",
         as_yaml(alerts(settings.model_copy(update={"monitoring": monitoring}))),
     )
-    found["alerts/monitors.yaml"] = _file(
+    found["alerts/monitors.yaml"] = _file_text(
         "What Prometheus Operator reads: Web APIs, controllers and agents.",
         as_yaml(monitors(settings.model_copy(update={"monitoring": monitoring}))),
     )
@@ -74,10 +74,10 @@ def base() -> dict[str, str]:
         f"{_MADE}# Tests of {RULES_FILE}: promtool test rules deploy/alerts/tests.yaml\n"
         + model.as_yaml(model.promtool_tests(GROUPS))
     )
-    return found | _components()
+    return found | _all_components()
 
 
-def _components() -> dict[str, str]:
+def _all_components() -> dict[str, str]:
     """Return a kustomize component for each part that the base leaves out because it needs values of the site."""
     sign_in = SignInSettings(issuer="https://login.example.org").model_copy(update={"url": "https://kaji.example.org"})
     history = HistorySettings(url="postgresql://kajitori@postgres.example.org/kajitori").model_copy(
@@ -89,7 +89,9 @@ def _components() -> dict[str, str]:
         "history": {"history": history},
     }
     for name, update in updates.items():
-        found |= _component(name, InstallSettings(tls=TlsSettings(certificates="given")).model_copy(update=update))
+        found |= _component_files(
+            name, InstallSettings(tls=TlsSettings(certificates="given")).model_copy(update=update)
+        )
     return found
 
 
@@ -101,10 +103,10 @@ _COMPONENTS = {
 }
 
 
-def _component(name: str, settings: InstallSettings) -> dict[str, str]:
+def _component_files(name: str, settings: InstallSettings) -> dict[str, str]:
     """Return a component's files: patches that make the Pods of the base like those of these settings."""
     base, wanted = _with_pods(InstallSettings(tls=TlsSettings(certificates="given"))), _with_pods(settings)
-    patches = {part: _added(base[part], document) for part, document in wanted.items()}
+    patches = {part: _json_patch(base[part], document) for part, document in wanted.items()}
     files = {f"{name}/{part}.yaml": _MADE + as_yaml([patch]) for part, patch in patches.items() if patch}
     listed = [
         {"target": {"kind": wanted[part]["kind"], "name": f"kajitori-{part}"}, "path": f"{part}.yaml"}
@@ -116,7 +118,7 @@ def _component(name: str, settings: InstallSettings) -> dict[str, str]:
         _COMPONENTS[name]
         + f"\nUse it in a kustomization of yours: resources: [../deploy], components: [../deploy/{name}]"
     )
-    files[f"{name}/kustomization.yaml"] = _file(about, as_yaml([document]))
+    files[f"{name}/kustomization.yaml"] = _file_text(about, as_yaml([document]))
     return files
 
 
@@ -129,7 +131,7 @@ def _with_pods(settings: InstallSettings) -> dict[str, Object]:
     }
 
 
-def _added(base: Object, wanted: Object) -> list[Object]:
+def _json_patch(base: Object, wanted: Object) -> list[Object]:
     """Return the JSON patch (RFC 6902) that adds the arguments, volumes and mounts of `wanted` that `base` lacks."""
     found: list[Object] = []
     pods = [document["spec"]["template"]["spec"] for document in (base, wanted)]
@@ -145,7 +147,7 @@ def _added(base: Object, wanted: Object) -> list[Object]:
     return found
 
 
-def _file(about: str, text: str) -> str:
+def _file_text(about: str, text: str) -> str:
     return _MADE + "".join(f"# {line}\n" for line in about.split("\n")) + text
 
 

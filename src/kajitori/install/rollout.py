@@ -40,12 +40,12 @@ def progress(workload: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> 
         leftover = status.get("replicas", 0) - updated
     is_done = is_seen and updated == ready == wanted and not leftover
     counted = min(updated, ready) if is_seen else 0
-    troubles = [*_failures(status), *_pod_troubles(pods)] if not is_done else []
+    troubles = [*_failed_conditions(status), *_pod_troubles(pods)] if not is_done else []
     name = workload["metadata"]["name"].removeprefix("kajitori-")
     return Progress(name, counted, wanted, is_done, troubles[0] if troubles else "")
 
 
-def _failures(status: Mapping[str, Any]) -> Iterator[str]:
+def _failed_conditions(status: Mapping[str, Any]) -> Iterator[str]:
     for condition in status.get("conditions") or ():
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
             yield str(condition.get("message", ""))

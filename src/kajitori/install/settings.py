@@ -38,7 +38,7 @@ _GATEWAY_PREFIX = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*[:/#]")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|[kMGTP]i?)?", re.ASCII)
 
 
-def _quantity(text: str) -> str:
+def _checked_quantity(text: str) -> str:
     if not _QUANTITY.fullmatch(text):
         raise FieldError(f"{text!r:.80} is not an amount", "write a number such as 2, 500m or 4Gi")
     return text
@@ -51,7 +51,9 @@ def _host_name(text: str) -> str:
 
 
 Quantity = Annotated[
-    str, BeforeValidator(lambda given: str(given) if isinstance(given, int) else given), AfterValidator(_quantity)
+    str,
+    BeforeValidator(lambda given: str(given) if isinstance(given, int) else given),
+    AfterValidator(_checked_quantity),
 ]
 HostName = Annotated[str, AfterValidator(_host_name)]
 
@@ -308,22 +310,22 @@ class InstallSettings(Document):
     @property
     def server_url(self) -> str:
         """URL under which members and agents reach the Web API."""
-        return self.server.url or self._url("server", SERVER_PORT)
+        return self.server.url or self._service_url("server", SERVER_PORT)
 
     @property
     def relay_url(self) -> str:
         """URL under which agents reach the relay."""
-        return self.agents.relay_url or self._url("relay", RELAY_PORT)
+        return self.agents.relay_url or self._service_url("relay", RELAY_PORT)
 
     @property
     def parts_image(self) -> str:
         """Complete name of the parts' image."""
-        return _image(self.images.prefix, self.images.parts, self.images.parts_digest)
+        return _full_image_name(self.images.prefix, self.images.parts, self.images.parts_digest)
 
     @property
     def members_image(self) -> str:
         """Complete name of the image of members' first step."""
-        return _image(self.images.prefix, self.images.members, self.images.members_digest)
+        return _full_image_name(self.images.prefix, self.images.members, self.images.members_digest)
 
     @property
     def certificate_names(self) -> tuple[str, ...]:
@@ -339,7 +341,7 @@ class InstallSettings(Document):
         node. Readers of metrics have to be told this name, since they reach agents by the addresses of nodes."""
         return (f"agent.{self.agents_namespace}",)
 
-    def _url(self, service: str, port: int) -> str:
+    def _service_url(self, service: str, port: int) -> str:
         return f"{'https' if self.encrypts else 'http'}://{service}.{self.namespace}.svc:{port}"
 
 
@@ -403,7 +405,7 @@ def _gateway_faults(settings: InstallSettings) -> Iterator[Fault]:
                 yield Fault(f"gateway.{field}[{index}]", f"no ID token can name {name!r:.80}", name, hint)
 
 
-def _image(prefix: str, name: str, digest: str | None) -> str:
+def _full_image_name(prefix: str, name: str, digest: str | None) -> str:
     whole = f"{prefix.rstrip('/')}/{name}" if prefix else name
     if not digest:
         return whole

@@ -21,7 +21,7 @@ def step_fault(installed: str, new: str) -> Fault | None:
     Within a major version, one step goes one minor version up or down, or to any patch version. The first minor version
     of a major version can replace any version of the previous major version.
     """
-    old_version, new_version = _parts(installed), _parts(new)
+    old_version, new_version = _version_parts(installed), _version_parts(new)
     if old_version is None or new_version is None:
         return Fault("version", f"{installed!r} is not a version", installed, "run kaji install to repair the record")
     (old_major, old_minor), (major, minor) = old_version, new_version
@@ -39,11 +39,11 @@ def step_fault(installed: str, new: str) -> Fault | None:
 
 def is_downgrade(installed: str, new: str) -> bool:
     """Whether `new` is the older of two versions."""
-    old_version, new_version = _parts(installed), _parts(new)
+    old_version, new_version = _version_parts(installed), _version_parts(new)
     return old_version is not None and new_version is not None and new_version < old_version
 
 
-def _parts(version: str) -> tuple[int, int] | None:
+def _version_parts(version: str) -> tuple[int, int] | None:
     match = re.match(r"(\d+)\.(\d+)(\.|$)", version)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -58,22 +58,22 @@ def breaks(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
     schema lacks may refuse stored objects.
     """
     where = path or "the object"
-    yield from _types(old, new, where)
-    yield from _values(old, new, where)
-    yield from _bounds(old, new, where)
+    yield from _changed_types(old, new, where)
+    yield from _changed_values(old, new, where)
+    yield from _changed_bounds(old, new, where)
     known = {rule["rule"] for rule in old.get("x-kubernetes-validations") or ()}
     for rule in new.get("x-kubernetes-validations") or ():
         if rule["rule"] not in known:
             yield f"{where}: there is a new rule: {rule['rule']}"
     for name in sorted(set(new.get("required") or ()) - set(old.get("required") or ())):
         yield f"{path}.{name} has become required"
-    yield from _fields(old, new, path)
+    yield from _changed_fields(old, new, path)
     for key, step in (("items", "[]"), ("additionalProperties", ".*")):
         if isinstance(old.get(key), Mapping) and isinstance(new.get(key), Mapping):
             yield from breaks(old[key], new[key], path + step)
 
 
-def _fields(old: Schema, new: Schema, path: str) -> Iterator[str]:
+def _changed_fields(old: Schema, new: Schema, path: str) -> Iterator[str]:
     after = new.get("properties") or {}
     for name, schema in (old.get("properties") or {}).items():
         if name in after:
@@ -82,8 +82,8 @@ def _fields(old: Schema, new: Schema, path: str) -> Iterator[str]:
             yield f"{path}.{name} is gone"
 
 
-def _types(old: Schema, new: Schema, where: str) -> Iterator[str]:
-    before, after = _kinds(old), _kinds(new)
+def _changed_types(old: Schema, new: Schema, where: str) -> Iterator[str]:
+    before, after = _types_of(old), _types_of(new)
     if not before <= after:
         yield f"{where}: was {' or '.join(sorted(before))}, is {' or '.join(sorted(after))}"
     if old.get("nullable") and not new.get("nullable"):
@@ -92,7 +92,7 @@ def _types(old: Schema, new: Schema, where: str) -> Iterator[str]:
         yield f"{where}: unknown fields would be dropped"
 
 
-def _kinds(schema: Schema) -> set[str]:
+def _types_of(schema: Schema) -> set[str]:
     if schema.get("x-kubernetes-int-or-string"):
         return {"integer", "string"}
     kind = schema.get("type")
@@ -101,7 +101,7 @@ def _kinds(schema: Schema) -> set[str]:
     return {"integer", "number"} if kind == "number" else {str(kind)}
 
 
-def _values(old: Schema, new: Schema, where: str) -> Iterator[str]:
+def _changed_values(old: Schema, new: Schema, where: str) -> Iterator[str]:
     if "enum" in new:
         lost = [str(value) for value in old.get("enum") or ["any value"] if value not in new["enum"]]
         if lost:
@@ -111,7 +111,7 @@ def _values(old: Schema, new: Schema, where: str) -> Iterator[str]:
             yield f"{where}: its {key} has become {new[key]!r}"
 
 
-def _bounds(old: Schema, new: Schema, where: str) -> Iterator[str]:
+def _changed_bounds(old: Schema, new: Schema, where: str) -> Iterator[str]:
     for key, sign in [(key, 1) for key in _LOWER_BOUNDS] + [(key, -1) for key in _UPPER_BOUNDS]:
         if new.get(key) is not None and (old.get(key) is None or sign * new[key] > sign * old[key]):
             yield f"{where}: its {key} has become {new[key]}"
@@ -129,7 +129,7 @@ def faults_in(value: Any, schema: Schema, old: Schema, path: str = "") -> Iterat
         return
     where = path or "the object"
     kind = _kind_of(value)
-    if kind not in _kinds(schema) and not (kind == "integer" and "number" in _kinds(schema)):
+    if kind not in _types_of(schema) and not (kind == "integer" and "number" in _types_of(schema)):
         yield f"{where} is {kind}, which is no longer accepted"
         return
     if "enum" in schema and value not in schema["enum"]:

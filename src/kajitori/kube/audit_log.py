@@ -68,39 +68,39 @@ class AuditLog:
                 self.unreadable += 1
                 continue
             if event.stage == "ResponseStarted" and event.verb == "watch":
-                opened[event.audit_id] = _request(event, is_over=False)
+                opened[event.audit_id] = _request_of(event, is_over=False)
             elif event.stage == "ResponseComplete":
                 opened.pop(event.audit_id, None)
-                yield _request(event, is_over=True)
+                yield _request_of(event, is_over=True)
         yield from opened.values()
 
 
-def _request(event: _Event, *, is_over: bool) -> Request:
+def _request_of(event: _Event, *, is_over: bool) -> Request:
     began, ended = parse_time(event.received), parse_time(event.stage_at)
     seconds = began.timestamp() if began is not None else 0.0
     return Request(
-        _client(event),
-        _instance(event),
-        _ask(event),
+        _client_of(event),
+        _instance_of(event),
+        _resource_request(event),
         seconds,
         (ended.timestamp() if ended is not None else seconds) if is_over else None,
     )
 
 
-def _client(event: _Event) -> Client:
+def _client_of(event: _Event) -> Client:
     if event.user.username.startswith(_NODE):
         return Client(KUBELETS)
     return Client(event.user.username, event.user_agent.partition("/")[0].partition(" ")[0])
 
 
-def _instance(event: _Event) -> str:
+def _instance_of(event: _Event) -> str:
     if event.user.username.startswith(_NODE):
         return event.user.username.removeprefix(_NODE)
     known = [event.user.extra.get(key) or [] for key in POD_KEYS]
     return next((values[0] for values in [*known, event.source_ips] if values), "")
 
 
-def _ask(event: _Event) -> Ask:
+def _resource_request(event: _Event) -> Ask:
     path, _, asked = event.request_uri.partition("?")
     about = event.object_ref
     if about is None or not about.resource:

@@ -86,7 +86,7 @@ class _Versioned(msgspec.Struct):
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+def _decoder_of(type: Any) -> msgspec.json.Decoder[Any]:
     decoder = _decoders.get(type)
     if decoder is None:
         decoder = _decoders[type] = msgspec.json.Decoder(type)
@@ -100,19 +100,19 @@ def decode(document: bytes | msgspec.Raw, type: type[T]) -> T:
     Raises ServerError if this is not such an object, which an API server that works does not send.
     """
     try:
-        value: T = _decoder(type).decode(document)
+        value: T = _decoder_of(type).decode(document)
         return value
     except msgspec.ValidationError:
         return _decode_with_nulls(document, type)
     except msgspec.DecodeError as error:
-        raise _garbled(error) from error
+        raise _garbled_answer(error) from error
 
 
 def decode_page(document: bytes, type: type[T], *, first: bool = True) -> Page[T]:
     """Decode one page of a list. An object that can't be decoded is left out and logged, so that the others remain
     usable."""
     try:
-        page = _decoder(_ListOf[type]).decode(document)  # type: ignore[valid-type]
+        page = _decoder_of(_ListOf[type]).decode(document)  # type: ignore[valid-type]
     except msgspec.ValidationError:
         rough = decode(document, _ListOf[msgspec.Raw])
         items = []
@@ -123,7 +123,7 @@ def decode_page(document: bytes, type: type[T], *, first: bool = True) -> Page[T
                 log.warning("left out of a list: %s", error)
         return Page(items, rough.metadata.resource_version, rough.metadata.continue_, first)
     except msgspec.DecodeError as error:
-        raise _garbled(error) from error
+        raise _garbled_answer(error) from error
     return Page(page.items or [], page.metadata.resource_version, page.metadata.continue_, first)
 
 
@@ -133,7 +133,7 @@ def decode_events(lines: bytes, type: type[T]) -> Block[T]:
     A deleted object is kept, with its name and namespace only.
     """
     try:
-        events = _decoder(WatchEvent[type]).decode_lines(lines)  # type: ignore[valid-type]
+        events = _decoder_of(WatchEvent[type]).decode_lines(lines)  # type: ignore[valid-type]
     except msgspec.MsgspecError:
         return _decode_events_one_by_one(lines, type)
     if any(event.type is EventKind.BOOKMARK or event.type is EventKind.ERROR for event in events):
@@ -176,12 +176,12 @@ def _decode_with_nulls(document: bytes | msgspec.Raw, type: type[T]) -> T:
                 raise
             return _read(repaired(plain, str(error)), type)
     except msgspec.MsgspecError as error:
-        raise _garbled(error) from error
+        raise _garbled_answer(error) from error
 
 
 def _read(value: Any, type: type[T]) -> T:
     """Decode through JSON again, since parts of the value may be kept as JSON (`msgspec.Raw`)."""
-    read: T = _decoder(type).decode(msgspec.json.encode(value))
+    read: T = _decoder_of(type).decode(msgspec.json.encode(value))
     return read
 
 
@@ -193,7 +193,7 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _garbled(error: Exception) -> ServerError:
+def _garbled_answer(error: Exception) -> ServerError:
     return ServerError(
         f"the API server's answer cannot be understood: {error}",
         status=502,

@@ -46,20 +46,20 @@ def node_devices(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRul
     counts = Counter((s.spec.driver, s.spec.pool.name) for s in current)
     whole = [s for s in current if counts[s.spec.driver, s.spec.pool.name] >= s.spec.pool.resource_slice_count]
     counters = {
-        (s.spec.driver, s.spec.pool.name, group.name, name): _amount(counter.value)
+        (s.spec.driver, s.spec.pool.name, group.name, name): _rounded_amount(counter.value)
         for s in whole
         for group in s.spec.shared_counters
         for name, counter in group.counters.items()
     }
-    blocking = [rule for rule in rules if _blocks(rule.spec.taint)]
-    return NodeDevices(tuple(_device(s, device, blocking) for s in whole for device in s.spec.devices), counters)
+    blocking = [rule for rule in rules if _blocks_allocation(rule.spec.taint)]
+    return NodeDevices(tuple(_device_of(s, device, blocking) for s in whole for device in s.spec.devices), counters)
 
 
-def _device(published: ResourceSlice, device: PublishedDevice, rules: Iterable[DeviceTaintRule]) -> Device:
+def _device_of(published: ResourceSlice, device: PublishedDevice, rules: Iterable[DeviceTaintRule]) -> Device:
     driver, pool = published.spec.driver, published.spec.pool.name
     attributes, capacity = _view_of(driver, tuple(device.attributes.items()), tuple(device.capacity.items()))
     counters: tuple[tuple[CounterId, int], ...] = tuple(
-        ((driver, pool, use.counter_set, name), _amount(counter.value))
+        ((driver, pool, use.counter_set, name), _rounded_amount(counter.value))
         for use in device.consumes_counters
         for name, counter in use.counters.items()
     )
@@ -71,10 +71,10 @@ def _device(published: ResourceSlice, device: PublishedDevice, rules: Iterable[D
         attributes=attributes,
         capacity=capacity,
         is_shared=is_shared,
-        shares=_shares(device.capacity) if is_shared else 1,
+        shares=_shares_of_capacity(device.capacity) if is_shared else 1,
         counters=counters,
-        is_tainted=any(_blocks(taint) for taint in device.taints)
-        or any(_selects(rule, driver, pool, device.name) for rule in rules),
+        is_tainted=any(_blocks_allocation(taint) for taint in device.taints)
+        or any(_rule_selects(rule, driver, pool, device.name) for rule in rules),
     )
 
 
@@ -83,12 +83,12 @@ def _view_of(
     driver: str, attributes: tuple[tuple[str, Attribute], ...], capacity: tuple[tuple[str, Capacity], ...]
 ) -> tuple[dict[str, dict[str, str | int | bool]], dict[str, dict[str, float]]]:
     """Return attributes and capacities by domain; equal devices share them."""
-    values = ((name, _value(attribute)) for name, attribute in attributes)
-    amounts = ((name, float(_amount(entry.value))) for name, entry in capacity)
+    values = ((name, _attribute_value(attribute)) for name, attribute in attributes)
+    amounts = ((name, float(_rounded_amount(entry.value))) for name, entry in capacity)
     return device_view(driver, ((name, value) for name, value in values if value is not None), amounts)
 
 
-def _value(attribute: Attribute) -> str | int | bool | None:
+def _attribute_value(attribute: Attribute) -> str | int | bool | None:
     for value in (attribute.string, attribute.version, attribute.integer, attribute.boolean):
         if value is not None:
             return value
@@ -99,22 +99,22 @@ def _default_of(capacity: Capacity) -> str | None:
     return capacity.request_policy.default if capacity.request_policy is not None else None
 
 
-def _shares(capacity: Mapping[str, Capacity]) -> int:
+def _shares_of_capacity(capacity: Mapping[str, Capacity]) -> int:
     amounts = {}
     for name, entry in capacity.items():
         default = _default_of(entry)
         amounts[name] = (
-            _amount(entry.value),
-            _amount(default) if default is not None else None,
+            _rounded_amount(entry.value),
+            _rounded_amount(default) if default is not None else None,
         )
     return shares_of(amounts)
 
 
-def _blocks(taint: DeviceTaint) -> bool:
+def _blocks_allocation(taint: DeviceTaint) -> bool:
     return taint.effect in _BLOCKS
 
 
-def _selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
+def _rule_selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
     wanted = rule.spec.device_selector
     pairs = ((wanted.driver, driver), (wanted.pool, pool), (wanted.device, device))
     return all(name is None or name == own for name, own in pairs)
@@ -124,7 +124,7 @@ def default_shares(slices: Iterable[ResourceSlice]) -> dict[DeviceId, dict[str, 
     """Return the amount that a claim takes by default of each capacity of the shared devices."""
     return {
         (published.spec.driver, published.spec.pool.name, device.name): {
-            name: _amount(default)
+            name: _rounded_amount(default)
             for name, capacity in device.capacity.items()
             if (default := _default_of(capacity)) is not None
         }
@@ -140,7 +140,7 @@ def device_class(found: PublishedClass) -> DeviceClass:
     return DeviceClass(found.metadata.name, selectors, found.spec.extended_resource_name)
 
 
-def _amount(text: str) -> int:
+def _rounded_amount(text: str) -> int:
     """Return an amount, rounded up; 0 if it cannot be read."""
     try:
         return parse_memory_bytes(text)
@@ -164,6 +164,6 @@ def taken_by(claim: DeviceClaim, defaults: Mapping[DeviceId, Mapping[str, int]])
         if result.admin_access:
             continue
         device = result.driver, result.pool, result.device
-        consumed = {name: _amount(text) for name, text in result.consumed_capacity.items()}
+        consumed = {name: _rounded_amount(text) for name, text in result.consumed_capacity.items()}
         taken[device] += shares_taken(consumed, defaults.get(device, {}))
     return taken

@@ -147,7 +147,7 @@ class EventRecorder:
                 self._remember(content, name, count + times)
         if before is None:
             name = f"{content.about.name}.{next(self._numbers):x}"
-            await self.client.create(EVENTS, self._body(content, name, namespace, times, now), namespace)
+            await self.client.create(EVENTS, self._event_body(content, name, namespace, times, now), namespace)
             self._remember(content, name, times)
 
     def _remember(self, content: EventContent, name: str, count: int) -> None:
@@ -155,7 +155,7 @@ class EventRecorder:
         if len(self._written) > REMEMBERED:
             self._written.popitem(last=False)
 
-    def _body(self, content: EventContent, name: str, namespace: str, times: int, now: str) -> dict[str, Any]:
+    def _event_body(self, content: EventContent, name: str, namespace: str, times: int, now: str) -> dict[str, Any]:
         about = content.about
         involved = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
         if about.namespace:

@@ -1,9 +1,9 @@
 """A watch without end: nested generators, each of which handles one kind of failure.
 
-    watch       lists, then follows; 410: lists again and yields only differences
-    _followed   disconnects, silence, 429 and 5xx: continues from the last resource version, after a pause if needed
-    _once       one request: events as the server sends them, bookmarks, the server's ERROR events
-    _lines      whole lines out of the pieces that arrive
+    watch           lists, then follows; 410: lists again and yields only differences
+    _follow_events  disconnects, silence, 429 and 5xx: continues from the last resource version, after a pause if needed
+    _follow_once    one request: events as the server sends them, bookmarks, the server's ERROR events
+    _whole_lines    whole lines out of the pieces that arrive
 
 A watch reports states, not events: a consumer that was slow or away sees the latest state of each object.
 """
@@ -175,30 +175,30 @@ async def follow(watcher: Watcher[T]) -> AsyncGenerator[Synced | Change[T]]:
     """Like `watch`, for a Watcher."""
     position = _Position()
     while True:
-        async with aclosing(_listed(watcher, position)) as differences:
+        async with aclosing(_list_differences(watcher, position)) as differences:
             async for difference in differences:
                 yield difference
         position.synced = True
         yield Synced(position.resource_version)
         try:
-            async with aclosing(_followed(watcher, position)) as blocks:
+            async with aclosing(_follow_events(watcher, position)) as blocks:
                 async for block in blocks:
                     for event in block:
-                        for change in _applied(watcher, event):
+                        for change in _apply_event(watcher, event):
                             yield change
         except GoneError as error:
             log.info("%s are listed again: %s", watcher.resource.plural, error)
 
 
-def _applied(watcher: Watcher[T], event: WatchEvent[T]) -> tuple[Change[T], ...]:
+def _apply_event(watcher: Watcher[T], event: WatchEvent[T]) -> tuple[Change[T], ...]:
     """Apply an event to the store. Return the changes."""
     if event.type is EventKind.DELETED:
         old = watcher.store.pop(watcher.key(event.object.metadata), None)
         return (Deleted(old),) if old is not None else ()
-    return _put(watcher, event.object)
+    return _put_object(watcher, event.object)
 
 
-def _put(watcher: Watcher[T], obj: T) -> tuple[Change[T], ...]:
+def _put_object(watcher: Watcher[T], obj: T) -> tuple[Change[T], ...]:
     """Put an existing object into the store. Return the changes."""
     store = watcher.store
     key = watcher.key(obj.metadata)
@@ -222,7 +222,7 @@ def _put(watcher: Watcher[T], obj: T) -> tuple[Change[T], ...]:
 # ---------------------------------------------------------------------------------------------- listing
 
 
-async def _listed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[Change[T]]:
+async def _list_differences(watcher: Watcher[T], position: _Position) -> AsyncGenerator[Change[T]]:
     """Yield the differences between the server's list and the store, and update the store. Starts again after
     failures."""
     while True:
@@ -231,7 +231,7 @@ async def _listed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[Ch
                 async for difference in differences:
                     yield difference
         except KajitoriError as error:
-            await _pause(watcher, position, error)
+            await _pause_after_failure(watcher, position, error)
         else:
             watcher.on_trouble(None)
             return
@@ -253,7 +253,7 @@ async def _listed_once(watcher: Watcher[T], position: _Position) -> AsyncGenerat
                 missing = set(watcher.store)
             for obj in page.items:
                 missing.discard(watcher.key(obj.metadata))
-                for change in _put(watcher, obj):
+                for change in _put_object(watcher, obj):
                     yield change
             position.resource_version = page.resource_version
     for key in missing:
@@ -263,7 +263,7 @@ async def _listed_once(watcher: Watcher[T], position: _Position) -> AsyncGenerat
 # ---------------------------------------------------------------------------------------------- following
 
 
-async def _followed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list[WatchEvent[T]]]:
+async def _follow_events(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list[WatchEvent[T]]]:
     """Yield the events after the list, over any number of requests. Raises GoneError if the resource version is too
     old."""
     clock = watcher.client.environment.clock
@@ -271,7 +271,7 @@ async def _followed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[
         began = clock()
         failure: KajitoriError | None = None
         try:
-            async with aclosing(_once(watcher, position)) as blocks:
+            async with aclosing(_follow_once(watcher, position)) as blocks:
                 async for block in blocks:
                     yield block
         except TimeoutError:
@@ -285,12 +285,12 @@ async def _followed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[
                 continue
         failure = failure or ConnectionFailed("the server ended the watch at once")
         position.doubtful = not isinstance(failure, GoneError)
-        await _pause(watcher, position, failure)
+        await _pause_after_failure(watcher, position, failure)
         if isinstance(failure, GoneError):
             raise failure
 
 
-async def _once(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list[WatchEvent[T]]]:
+async def _follow_once(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list[WatchEvent[T]]]:
     """Yield the events of one request, in blocks as they arrive, and update the position. Raises the server's
     errors."""
     settings = watcher.settings
@@ -307,7 +307,7 @@ async def _once(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list
         timeout_seconds=int(settings.request_seconds * spread),
         silence_seconds=settings.silence_seconds,
     )
-    async with stream, aclosing(_lines(stream)) as blocks:
+    async with stream, aclosing(_whole_lines(stream)) as blocks:
         watcher.on_trouble(None)
         async for lines in blocks:
             block = decode_events(lines, watcher.type)
@@ -333,7 +333,7 @@ async def _check_not_restored(watcher: Watcher[Any], position: _Position) -> Non
         raise GoneError(f"the server is at resource version {now}, and was at {last} before", status=410)
 
 
-async def _lines(stream: ByteStream) -> AsyncGenerator[bytes]:
+async def _whole_lines(stream: ByteStream) -> AsyncGenerator[bytes]:
     """Yield whole lines, as many at a time as have arrived. A line cut off by the end of the stream is dropped."""
     pieces: list[bytes] = []
     async with aclosing(aiter(stream)) as chunks:
@@ -347,7 +347,7 @@ async def _lines(stream: ByteStream) -> AsyncGenerator[bytes]:
             pieces = [chunk[end:]] if end < len(chunk) else []
 
 
-async def _pause(watcher: Watcher[Any], position: _Position, error: KajitoriError) -> None:
+async def _pause_after_failure(watcher: Watcher[Any], position: _Position, error: KajitoriError) -> None:
     """Wait after a failure, longer each time; raise it instead if waiting would not help."""
     if not position.synced and not isinstance(error, Unavailable | Conflict):
         raise error

@@ -31,7 +31,7 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
             return 0
         members, rank = int(environment["KAJI_WORLD_SIZE"]), int(environment["KAJI_RANK"])
         host_name = os.uname().nodename
-        addresses = server.addresses(members, _seconds(environment) - (time.monotonic() - began))
+        addresses = server.addresses(members, _deadline_seconds(environment) - (time.monotonic() - began))
         slots, by_address = int(environment[first_step.SLOTS_ENV]), first_step.BY_ADDRESS_ENV in environment
         text = hosts.hostfile(run, attempt, addresses, slots, by_address=by_address)
         if first_step.MPI_PORT_ENV in environment:
@@ -41,7 +41,7 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
             text = mpi_files.merge_hostfile(text, addresses)
             own = list(dict.fromkeys(addresses)).index(addresses[rank])
             hosts.write(f"{folder}/{first_step.HOSTS_MPICH_FILE}", mpi_files.as_mpich_hostfile(text, own, host_name))
-            left = _seconds(environment) - (time.monotonic() - began)
+            left = _deadline_seconds(environment) - (time.monotonic() - began)
             mpi_files.make(folder, server, rank, names, addresses, left)
         hosts.write(f"{folder}/{first_step.HOSTS_FILE}", text)
         text = hosts.etc_hosts(hosts.read_known(first_step.ETC_HOSTS), run, attempt, addresses, rank, host_name)
@@ -64,7 +64,7 @@ def _fetch_archives(environment: Mapping[str, str], server: Server, folder: str,
     from kajitori.member import code  # expensive to import
 
     owner = hosts.parse_owner(environment.get(first_step.OWNER_ENV, ""))
-    rank, seconds = int(environment["KAJI_RANK"]), _seconds(environment)
+    rank, seconds = int(environment["KAJI_RANK"]), _deadline_seconds(environment)
     if digest:
         files = code.fetch(server, rank, digest, f"{folder}/{first_step.CODE_FOLDER}", seconds, owner)
         sys.stdout.write(f"{files} files of code were unpacked after {time.monotonic() - began:.2f} s\n")
@@ -81,13 +81,13 @@ def _write_notebook_token(environment: Mapping[str, str], server: Server, folder
     """Fetch the notebook's token into a file. On a cluster only the Pod's containers can reach the folder, and the
     program may run as the image's own user."""
     asked = f"/v1/members/notebook?rank={environment['KAJI_RANK']}"
-    token = server.document(asked, ("token",), _seconds(environment))["token"]
+    token = server.document(asked, ("token",), _deadline_seconds(environment))["token"]
     owner = hosts.parse_owner(environment.get(first_step.OWNER_ENV, ""))
     mode = 0o600 if first_step.PRIVATE_ENV in environment else 0o644
     hosts.write(f"{folder}/{first_step.NOTEBOOK_TOKEN_FILE}", token, mode, owner)
 
 
-def _seconds(environment: Mapping[str, str]) -> float:
+def _deadline_seconds(environment: Mapping[str, str]) -> float:
     return float(environment[first_step.DEADLINE_ENV])
 
 

@@ -70,7 +70,7 @@ class Folder:
                         raise RefusedPath("Outside", f"{path} passes through more than {MAX_LINKS} links")
                     target = os.readlink(name, dir_fd=held[-1])
                     if target.startswith("/"):
-                        target = self._inner(target, path)
+                        target = self._target_inside(target, path)
                         while len(held) > 1:
                             os.close(held.pop())
                     ahead += target.split("/")[::-1]
@@ -85,7 +85,7 @@ class Folder:
             for descriptor in held:
                 os.close(descriptor)
 
-    def _inner(self, target: str, path: str) -> str:
+    def _target_inside(self, target: str, path: str) -> str:
         """Return the target of an absolute link, relative to the folder."""
         plain = os.path.normpath(target)
         if plain != self._path and not plain.startswith(self._path + "/"):
@@ -105,7 +105,7 @@ def list_folder(folder: Folder, path: str, after: str, limit: int, keep_bytes: i
     descriptor = folder.open(path)
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            return {"file": _described(path.rpartition("/")[2], os.fstat(descriptor))}
+            return {"file": _entry_description(path.rpartition("/")[2], os.fstat(descriptor))}
         start, count = _read_cursor(after), 0
         with os.scandir(descriptor) as entries:
 
@@ -127,11 +127,11 @@ def list_folder(folder: Folder, path: str, after: str, limit: int, keep_bytes: i
                 held.sort()
             is_whole = held_bytes <= keep_bytes
             page = held[: limit + 1] if is_whole else heapq.nsmallest(limit + 1, itertools.chain(held, found))
-        items = [item for key in page[:limit] for item in _entry(folder, path, descriptor, key[1])]
+        items = [item for key in page[:limit] for item in _describe_entry(folder, path, descriptor, key[1])]
         return {
             "entries": items,
             "count": count,
-            "next": _cursor(page[limit - 1]) if len(page) > limit else "",
+            "next": _cursor_text(page[limit - 1]) if len(page) > limit else "",
             "rest": "/".join(f"{key[0]:d}{key[1].decode('latin-1')}" for key in held[limit:]) if is_whole else "",
         }
     finally:
@@ -144,12 +144,12 @@ def describe_entries(folder: Folder, path: str, keys: list[str]) -> dict[str, An
     descriptor = folder.open(path)
     try:
         names = (key[1:].encode("latin-1") for key in keys)
-        return {"entries": [item for name in names for item in _entry(folder, path, descriptor, name)]}
+        return {"entries": [item for name in names for item in _describe_entry(folder, path, descriptor, name)]}
     finally:
         os.close(descriptor)
 
 
-def _entry(folder: Folder, path: str, descriptor: int, name: bytes) -> Iterator[dict[str, Any]]:
+def _describe_entry(folder: Folder, path: str, descriptor: int, name: bytes) -> Iterator[dict[str, Any]]:
     """Yield an entry's description; nothing if it is gone by now."""
     try:
         text = name.decode()
@@ -158,7 +158,7 @@ def _entry(folder: Folder, path: str, descriptor: int, name: bytes) -> Iterator[
     try:
         status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         if not stat.S_ISLNK(status.st_mode):
-            yield _described(text or name.decode("utf-8", "replace"), status, readable=bool(text))
+            yield _entry_description(text or name.decode("utf-8", "replace"), status, readable=bool(text))
             return
         leads_to = os.readlink(name, dir_fd=descriptor)
     except OSError:
@@ -170,15 +170,15 @@ def _entry(folder: Folder, path: str, descriptor: int, name: bytes) -> Iterator[
     try:
         target = folder.open(f"{path}/{text}" if text else "\0")
     except (OSError, ValueError, RefusedPath):
-        yield {**_described("", status, readable=False), **found}
+        yield {**_entry_description("", status, readable=False), **found}
         return
     try:
-        yield {**_described("", os.fstat(target)), **found}
+        yield {**_entry_description("", os.fstat(target)), **found}
     finally:
         os.close(target)
 
 
-def _described(name: str, status: os.stat_result, *, readable: bool = True) -> dict[str, Any]:
+def _entry_description(name: str, status: os.stat_result, *, readable: bool = True) -> dict[str, Any]:
     kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISREG, "file"), (stat.S_ISLNK, "link"))
     kind = next((kind for test, kind in kinds if test(status.st_mode)), "other")
     return {
@@ -190,7 +190,7 @@ def _described(name: str, status: os.stat_result, *, readable: bool = True) -> d
     }
 
 
-def _cursor(key: tuple[bool, bytes]) -> str:
+def _cursor_text(key: tuple[bool, bytes]) -> str:
     return base64.urlsafe_b64encode(b"%d" % key[0] + key[1]).decode()
 
 

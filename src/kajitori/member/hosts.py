@@ -14,7 +14,7 @@ def hostfile(run: str, attempt: int, addresses: Sequence[str], slots: int, *, by
 
     With `by_address` the lines have addresses, for clusters in which members' names do not resolve.
     """
-    hosts = addresses if by_address else [f"{name}.{run}" for name in _names(run, attempt, len(addresses))]
+    hosts = addresses if by_address else [f"{name}.{run}" for name in _host_names(run, attempt, len(addresses))]
     return "".join(f"{host} slots={slots}\n" for host in hosts)
 
 
@@ -23,7 +23,7 @@ def etc_hosts(known: str, run: str, attempt: int, addresses: Sequence[str], rank
 
     `host_name` is this member's own hostname; with the node's network that is the node's name.
     """
-    names = _names(run, attempt, len(addresses))
+    names = _host_names(run, attempt, len(addresses))
     lines = [known.rstrip("\n"), f"# members of run {run}, attempt {attempt}"]
     lines += [f"{address}\t{name}.{run}\t{name}" for address, name in zip(addresses, names, strict=True)]
     named = {word for line in known.splitlines() for word in line.partition("#")[0].split()[1:]}
@@ -59,5 +59,5 @@ def read_known(path: str) -> str:
         return LOCALHOST
 
 
-def _names(run: str, attempt: int, count: int) -> list[str]:
+def _host_names(run: str, attempt: int, count: int) -> list[str]:
     return [f"{run}-{attempt}-{rank}" for rank in range(count)]

@@ -110,7 +110,7 @@ class Server:
                 failure, at_least = later.failure, later.at_least_seconds
                 pause = FIRST_PAUSE_SECONDS if later.is_progress else pause
             except (OSError, http.client.HTTPException, ValueError, zlib.error) as error:
-                failure = self._unreachable(str(error) or type(error).__name__, seconds)
+                failure = self._unreachable_failure(str(error) or type(error).__name__, seconds)
             wait = max(at_least, pause * (0.5 + os.urandom(1)[0] / 512))
             if self._clock() + wait >= deadline:
                 raise failure
@@ -120,7 +120,7 @@ class Server:
     def open(self, path: str, seconds: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """Send a request and return its connection, which the caller closes, and the response."""
         url = urlsplit(self._url)
-        connection = self._connection(url.scheme, url.hostname or "", url.port, max(1.0, seconds))
+        connection = self._new_connection(url.scheme, url.hostname or "", url.port, max(1.0, seconds))
         headers = {"Authorization": f"Bearer {self._ticket}", "Accept-Encoding": "gzip"}
         try:
             connection.request("GET", url.path + path, headers=headers)
@@ -129,7 +129,7 @@ class Server:
             connection.close()
             raise
 
-    def _connection(self, scheme: str, host: str, port: int | None, seconds: float) -> http.client.HTTPConnection:
+    def _new_connection(self, scheme: str, host: str, port: int | None, seconds: float) -> http.client.HTTPConnection:
         if scheme != "https":
             return http.client.HTTPConnection(host, port, timeout=seconds)
         trust = ssl.create_default_context(cadata=self._ca or None)
@@ -138,7 +138,7 @@ class Server:
     def refusal(self, status: int, body: bytes, at_least_seconds: float, seconds: float) -> Exception:
         """Return the error for an unsuccessful response: Later if a retry may help, else Failure."""
         if status in _TRY_AGAIN:
-            return Later(self._unreachable(f"HTTP {status}: {problem_text(body)}", seconds), at_least_seconds)
+            return Later(self._unreachable_failure(f"HTTP {status}: {problem_text(body)}", seconds), at_least_seconds)
         return Failure(first_step.REFUSED, f"the Web API at {self._url} refused: {problem_text(body)}")
 
     def _get(self, path: str, seconds: float) -> tuple[int, float, bytes]:
@@ -152,7 +152,7 @@ class Server:
             body = zlib.decompress(body, _GZIP)
         return response.status, retry_after(response), body
 
-    def _unreachable(self, why: str, seconds: float) -> Failure:
+    def _unreachable_failure(self, why: str, seconds: float) -> Failure:
         message = f"the Web API at {self._url} could not be reached within {seconds:.0f} s: {why}"
         return Failure(first_step.NO_SERVER, message)
 

@@ -47,7 +47,7 @@ class ProbeServer:
         app = web.Application()
         for path in self._checks:
             app.router.add_get(path, self._check)
-        app.router.add_get("/metrics", self._figures)
+        app.router.add_get("/metrics", self._answer_metrics)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
         await runner.setup()
         try:
@@ -70,5 +70,5 @@ class ProbeServer:
         wrong = self._checks[request.path]()
         return web.Response(text=f"{wrong or 'ok'}\n", status=503 if wrong else 200)
 
-    async def _figures(self, _request: web.Request) -> web.Response:
+    async def _answer_metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

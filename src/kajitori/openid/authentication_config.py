@@ -79,10 +79,10 @@ class AuthenticationConfiguration(Document):
 def parse_authentication(text: str | bytes) -> AuthenticationConfiguration:
     """Read the file. Raises InvalidInput with all faults at once, each with its path and line."""
     what = "AuthenticationConfiguration"
-    return parse_document(AuthenticationConfiguration, text, what, "apiVersion, kind and jwt", _faults)
+    return parse_document(AuthenticationConfiguration, text, what, "apiVersion, kind and jwt", _faults_of)
 
 
-def _faults(read: AuthenticationConfiguration) -> Iterator[Fault]:
+def _faults_of(read: AuthenticationConfiguration) -> Iterator[Fault]:
     seen: set[str] = set()
     for index, one in enumerate(read.jwt):
         issuer, path = one.issuer, f"jwt[{index}].issuer"

@@ -68,10 +68,10 @@ def user_of_claims(wanted: JwtAuthenticator, claims: Mapping[str, Any], now: flo
     for rule in wanted.claim_validation_rules:
         if claims.get(rule.claim) != rule.required_value:
             raise TokenRefused(f"its claim {rule.claim} is not {rule.required_value!r}")
-    return Person(_name(wanted, claims), _groups(wanted, claims), float(expires))
+    return Person(_user_name(wanted, claims), _user_groups(wanted, claims), float(expires))
 
 
-def _name(wanted: JwtAuthenticator, claims: Mapping[str, Any]) -> str:
+def _user_name(wanted: JwtAuthenticator, claims: Mapping[str, Any]) -> str:
     mapping = wanted.claim_mappings.username
     value = claims.get(mapping.claim)
     if not isinstance(value, str) or not value:
@@ -81,7 +81,7 @@ def _name(wanted: JwtAuthenticator, claims: Mapping[str, Any]) -> str:
     return _not_system(mapping.prefix + value)
 
 
-def _groups(wanted: JwtAuthenticator, claims: Mapping[str, Any]) -> tuple[str, ...]:
+def _user_groups(wanted: JwtAuthenticator, claims: Mapping[str, Any]) -> tuple[str, ...]:
     mapping = wanted.claim_mappings.groups
     value = claims.get(mapping.claim) if mapping is not None else None
     if mapping is None or value is None:

@@ -44,20 +44,20 @@ async def fetch_keys(issuer: Issuer) -> KeySet:
     connector = aiohttp.TCPConnector(ssl=tls)
     try:
         async with aiohttp.ClientSession(timeout=limit, connector=connector, trust_env=True) as session:
-            description = await _document(session, issuer.description_url)
+            description = await _fetch_document(session, issuer.description_url)
             if description.get("issuer") != issuer.url:
                 raise NoKeys(f"{issuer.description_url} describes the issuer {description.get('issuer')!r:.200}")
             url = description.get("jwks_uri")
             if not isinstance(url, str) or not url.startswith("https://"):
                 raise NoKeys(f"{issuer.description_url} names no https address of keys")
-            return KeySet.import_key_set(await _document(session, url))  # type: ignore[arg-type]
+            return KeySet.import_key_set(await _fetch_document(session, url))  # type: ignore[arg-type]
     except TimeoutError as error:
         raise NoKeys(f"{issuer.url} did not answer within {FETCH_SECONDS:.0f} s") from error
     except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError, JoseError) as error:
         raise NoKeys(f"{issuer.url}: {type(error).__name__}: {error}") from error
 
 
-async def _document(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
+async def _fetch_document(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
     async with session.get(url, headers={"Accept": "application/json"}, allow_redirects=False) as answer:
         if answer.status != 200:
             raise NoKeys(f"{url} answered {answer.status}")
@@ -97,7 +97,7 @@ class IssuerKeys:
         Raises:
             NoKeys: no keys were ever fetched, and none can be fetched now.
         """
-        if self._keys is None or not self._has(key_id) or self._clock() - self._fetched_at > MAX_AGE_SECONDS:
+        if self._keys is None or not self._has_key(key_id) or self._clock() - self._fetched_at > MAX_AGE_SECONDS:
             await self._refresh()
         if self._keys is None:
             raise NoKeys(self._failure)
@@ -109,7 +109,7 @@ class IssuerKeys:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)
 
-    def _has(self, key_id: str | None) -> bool:
+    def _has_key(self, key_id: str | None) -> bool:
         return self._keys is not None and (key_id is None or any(key.kid == key_id for key in self._keys.keys))
 
     async def _refresh(self) -> None:

@@ -43,16 +43,16 @@ def provider_of(document: object, issuer: str) -> Provider:
         raise Unavailable(f"{issuer} describes another issuer: {document.get('issuer')!r:.200}", hint=_CHECK)
     return Provider(
         issuer,
-        _endpoint(document, "authorization_endpoint", issuer),
-        _endpoint(document, "token_endpoint", issuer),
-        _endpoint(document, "device_authorization_endpoint", issuer, optional=True),
-        _endpoint(document, "revocation_endpoint", issuer, optional=True),
-        _endpoint(document, "end_session_endpoint", issuer, optional=True),
+        _checked_endpoint(document, "authorization_endpoint", issuer),
+        _checked_endpoint(document, "token_endpoint", issuer),
+        _checked_endpoint(document, "device_authorization_endpoint", issuer, optional=True),
+        _checked_endpoint(document, "revocation_endpoint", issuer, optional=True),
+        _checked_endpoint(document, "end_session_endpoint", issuer, optional=True),
         document.get("authorization_response_iss_parameter_supported") is True,
     )
 
 
-def _endpoint(document: Mapping[str, Any], name: str, issuer: str, *, optional: bool = False) -> str:
+def _checked_endpoint(document: Mapping[str, Any], name: str, issuer: str, *, optional: bool = False) -> str:
     url = document.get(name)
     if url is None and optional:
         return ""

@@ -76,7 +76,7 @@ class NodeFeed:
         self._owners: dict[Key, str] = {}
         """Users who submitted the Runs."""
         self._followers: dict[str, set[Follower]] = defaultdict(set)
-        self._unsubscribe = mirror.on_change(self._changed)
+        self._unsubscribe = mirror.on_change(self._on_change)
         for key, pod in mirror.pods.items():
             self._note(key, pod)
 
@@ -132,7 +132,7 @@ class NodeFeed:
             if not self._followers[node]:
                 del self._followers[node]
 
-    def _changed(self, resource: Resource, namespace: str, name: str) -> None:
+    def _on_change(self, resource: Resource, namespace: str, name: str) -> None:
         key = (namespace, name)
         if resource == RUNS:
             self._note_run(key)
@@ -140,7 +140,7 @@ class NodeFeed:
             before, pod = self._node_of.get(key, ""), self._mirror.pods.get(key)
             self._note(key, pod)
             for node in {before, self._node_of.get(key, "")}:
-                self._touch(node, key)
+                self._mark_changed(node, key)
 
     def _note(self, key: Key, pod: MirroredPod | None) -> None:
         if pod is None or not pod.spec.node_name:
@@ -159,9 +159,9 @@ class NodeFeed:
         if self._owners.get(key) != owner:
             self._owners[key] = owner
             for pod in self._mirror.owned_pods(*key, run.metadata.uid):
-                self._touch(pod.spec.node_name, (pod.metadata.namespace, pod.metadata.name))
+                self._mark_changed(pod.spec.node_name, (pod.metadata.namespace, pod.metadata.name))
 
-    def _touch(self, node: str, key: Key) -> None:
+    def _mark_changed(self, node: str, key: Key) -> None:
         if node:
             self._changes[node] += 1
             for follower in self._followers.get(node, ()):

@@ -77,9 +77,9 @@ class RelayServer:
     async def start(self) -> None:
         """Start accepting connections. Raises Unavailable if it cannot listen at the address."""
         app = web.Application()
-        app.router.add_get(PATH, self._pods)
-        app.router.add_get("/healthz", self._health)
-        app.router.add_get("/metrics", self._figures)
+        app.router.add_get(PATH, self._stream_pods)
+        app.router.add_get("/healthz", self._answer_health)
+        app.router.add_get("/metrics", self._answer_metrics)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS)
         await runner.setup()
         try:
@@ -111,10 +111,10 @@ class RelayServer:
 
     # ------------------------------------------------------------------------------------------ routes
 
-    async def _pods(self, request: web.Request) -> web.StreamResponse:
+    async def _stream_pods(self, request: web.Request) -> web.StreamResponse:
         node = unquote(request.match_info["node"])
         try:
-            await self._require(request, node)
+            await self._require_access(request, node)
         except KajitoriError as error:
             headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else {}
             body = {"code": error.code, "message": error.message}
@@ -149,7 +149,7 @@ class RelayServer:
                 async with asyncio.timeout_at(quiet_until):
                     await follower.changed.wait()
 
-    async def _require(self, request: web.Request, node: str) -> None:
+    async def _require_access(self, request: web.Request, node: str) -> None:
         """Check that the client may follow this node. Raises Unauthenticated, Forbidden or Unavailable."""
         shown = _bearer_token(request)
         if self._agents is not None:
@@ -157,13 +157,13 @@ class RelayServer:
         elif self._token and not hmac.compare_digest(shown.encode(), self._token):
             raise Unauthenticated("the bearer token is not the one that this relay was given")
 
-    async def _health(self, _request: web.Request) -> web.Response:
+    async def _answer_health(self, _request: web.Request) -> web.Response:
         """Report healthy once the mirror is complete, even if the API server cannot be reached later."""
         healthy = self._mirror.synced
         text = "ok\n" if healthy else "the cluster's state was not read completely yet\n"
         return web.Response(text=text, status=200 if healthy else 503)
 
-    async def _figures(self, _request: web.Request) -> web.Response:
+    async def _answer_metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

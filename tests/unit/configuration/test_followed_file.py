@@ -20,7 +20,7 @@ Texts = FollowedFile[str, InForce[str]]
 @pytest.fixture(autouse=True)
 def every_change_is_of_this_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count every change as recent, without a time limit for reading: the machine that runs the tests may be slow."""
-    monkeypatch.setattr(followed_file, "_age", lambda found: 0.0)
+    monkeypatch.setattr(followed_file, "_age_seconds", lambda found: 0.0)
     monkeypatch.setattr(followed_file, "LOOK_SECONDS", 60.0)
 
 
@@ -79,7 +79,7 @@ def test_an_old_change_counts_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     path.write_text("old")
     source = followed(path, clock)
     path.write_text("newer")
-    monkeypatch.setattr(followed_file, "_age", lambda found: LONG)
+    monkeypatch.setattr(followed_file, "_age_seconds", lambda found: LONG)
     assert after(clock, LONG, source).value == "newer"
 
 

@@ -40,15 +40,15 @@ def choose_engines(word: str) -> list[Engine]:
 def other_engines(engines: Collection[Engine]) -> list[Engine]:
     """Return the engines that may have counted here before, under an earlier policy."""
     names = {engine.name for engine in engines}
-    return [engine for engine in _possible() if engine.name not in names]
+    return [engine for engine in _usable_engines() if engine.name not in names]
 
 
 def uninstall() -> list[str]:
     """Remove the rules of all engines from this node; return the names of those that had any."""
-    return [engine.name for engine in _possible() if engine.uninstall()]
+    return [engine.name for engine in _usable_engines() if engine.uninstall()]
 
 
-def _possible() -> list[Engine]:
+def _usable_engines() -> list[Engine]:
     """Return every engine with its programs installed."""
     engines: list[Engine] = []
     if shutil.which("nft") is not None:

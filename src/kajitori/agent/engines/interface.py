@@ -48,7 +48,7 @@ class InterfaceEngine(TableEngine[InterfaceByPod]):
     def read(self) -> dict[str, Counter]:
         return self._table.read(".in", _ETHERNET_BYTES)
 
-    def _wanted(self, pods: Mapping[str, Pod]) -> InterfaceByPod:
+    def _wanted_counters(self, pods: Mapping[str, Pod]) -> InterfaceByPod:
         found = {uid: self._find(uid, pod.interface) for uid, pod in pods.items()}
         # By index, because no two Pods share an interface.
         by_index = {interface.ifindex: (uid, interface) for uid, interface in found.items() if interface.ifindex}
@@ -57,7 +57,7 @@ class InterfaceEngine(TableEngine[InterfaceByPod]):
 
     def _find(self, uid: str, name: str) -> _Interface:
         """Return a Pod's interface. If it was renamed, it is found by its index, which it keeps."""
-        index = _index(name)
+        index = _interface_index(name)
         if not index and (before := self._counted.get(uid)) is not None:
             with suppress(OSError):
                 return _Interface(socket.if_indextoname(before.ifindex), before.ifindex)
@@ -69,11 +69,11 @@ class InterfaceEngine(TableEngine[InterfaceByPod]):
             script += self._attach(uid, interface, classes)
         return script
 
-    def _difference(self, wanted: InterfaceByPod, classes: Classes) -> list[str]:
+    def _changes(self, wanted: InterfaceByPod, classes: Classes) -> list[str]:
         gone = [interface.ifindex for uid, interface in self._counted.items() if wanted.get(uid) != interface]
         # Kernels before 6.16 delete an interface's chains with it.
         existing = set(self._table.chains()) if gone else set()
-        chains = [_chain(index, direction) for index in gone for direction in DIRECTIONS]
+        chains = [_chain_name(index, direction) for index in gone for direction in DIRECTIONS]
         script = [f"delete chain {self._table.where} {chain}" for chain in chains if chain in existing]
         for uid, interface in wanted.items():
             if self._counted.get(uid) != interface:
@@ -82,9 +82,13 @@ class InterfaceEngine(TableEngine[InterfaceByPod]):
 
     def _is_damaged(self) -> bool:
         gone = {
-            interface.ifindex for interface in self._counted.values() if _index(interface.name) != interface.ifindex
+            interface.ifindex
+            for interface in self._counted.values()
+            if _interface_index(interface.name) != interface.ifindex
         }
-        return self._table.is_damaged({_chain(i, direction) for i in gone for direction in DIRECTIONS}.__contains__)
+        return self._table.is_damaged(
+            {_chain_name(i, direction) for i in gone for direction in DIRECTIONS}.__contains__
+        )
 
     def _attach(self, uid: str, interface: _Interface, classes: Classes) -> list[str]:
         """Return statements that count a Pod. Counters that exist already keep their values."""
@@ -94,7 +98,7 @@ class InterfaceEngine(TableEngine[InterfaceByPod]):
         for direction in DIRECTIONS:
             # Packets that enter the node at this interface leave the Pod.
             hook, way, field = ("ingress", "iif", "daddr") if direction == "out" else ("egress", "oif", "saddr")
-            chain = f"{where} {_chain(interface.ifindex, direction)}"
+            chain = f"{where} {_chain_name(interface.ifindex, direction)}"
             hooked = f'{{ type filter hook {hook} device "{interface.name}" priority -500; }}'
             script += [f"add chain {chain} {hooked}", f"add rule {chain} {way} != {interface.ifindex} return"]
             for name, _, match in nft.matches(classes, field, self._revision):
@@ -103,11 +107,11 @@ class InterfaceEngine(TableEngine[InterfaceByPod]):
         return script
 
 
-def _chain(index: int, direction: Direction) -> str:
+def _chain_name(index: int, direction: Direction) -> str:
     return f"{direction}.{index}"
 
 
-def _index(name: str) -> int:
+def _interface_index(name: str) -> int:
     """Return the index of the interface with this name; 0 if there is none."""
     try:
         return socket.if_nametoindex(name)

@@ -89,7 +89,7 @@ class IptablesEngine:
             for address in pod.addresses:
                 key = _Key(uid, ipaddress.ip_address(address).version)
                 wanted[key] = (*wanted.get(key, ()), address)
-        found = {version: _ours(version) for version in _PROGRAMS}
+        found = {version: _own_lines(version) for version in _PROGRAMS}
         first = self._classes is None
         damaged = not first and found != self._expected
         if not damaged and classes == self._classes and wanted == self._wanted:
@@ -98,14 +98,14 @@ class IptablesEngine:
         numbers: dict[_Key, int] = {}
         for version in _PROGRAMS:
             addresses = {key: wanted[key] for key in wanted if key.version == version}
-            chains = _chains(found[version])
+            chains = _rules_by_chain(found[version])
             made, script = self._make_chains(addresses, chains, _chain_numbers(found[version]), names, classes)
             numbers |= made
             script += _hook_statements(found[version], addresses, numbers)
             script += _delete_empty(chains, numbers.values())
             _restore(version, script)
         self._numbers, self._wanted, self._classes = numbers, wanted, classes
-        self._expected = {version: _ours(version) for version in _PROGRAMS}
+        self._expected = {version: _own_lines(version) for version in _PROGRAMS}
         return damaged
 
     def _make_chains(
@@ -124,12 +124,14 @@ class IptablesEngine:
         script = []
         for key in wanted:
             number = self._numbers.get(key) or adopted.get(key.uid, 0)
-            rules = {direction: _rules(number, direction, key, names[key.uid], classes) for direction in DIRECTIONS}
-            if not number or any(chains.get(_chain(number, way)) != rules[way] for way in DIRECTIONS):
+            rules = {
+                direction: _chain_rules(number, direction, key, names[key.uid], classes) for direction in DIRECTIONS
+            }
+            if not number or any(chains.get(_chain_name(number, way)) != rules[way] for way in DIRECTIONS):
                 number = secrets.randbelow(_MAX_NUMBER - 1) + 1
                 for direction in DIRECTIONS:
-                    script += [f":{_chain(number, direction)} - [0:0]"]
-                    script += _rules(number, direction, key, names[key.uid], classes)
+                    script += [f":{_chain_name(number, direction)} - [0:0]"]
+                    script += _chain_rules(number, direction, key, names[key.uid], classes)
             numbers[key] = number
         return numbers, script
 
@@ -149,15 +151,15 @@ class IptablesEngine:
         if not numbers:
             return
         for version in _PROGRAMS:
-            existing = _chains(_ours(version))
-            chains = [_chain(number, direction) for number in numbers for direction in DIRECTIONS]
+            existing = _rules_by_chain(_own_lines(version))
+            chains = [_chain_name(number, direction) for number in numbers for direction in DIRECTIONS]
             _restore(version, _delete_chains(chain for chain in chains if chain in existing))
-            self._expected[version] = _ours(version)
+            self._expected[version] = _own_lines(version)
 
     def stop(self) -> bool:
         exists = False
         for version in _PROGRAMS:
-            found = _ours(version)
+            found = _own_lines(version)
             exists = exists or bool(found)
             _restore(version, [f"-D{line[2:]}" for line in found if line.startswith(_JUMPS)])
         self._numbers, self._wanted, self._classes = {}, {}, None
@@ -166,13 +168,13 @@ class IptablesEngine:
     def uninstall(self) -> bool:
         exists = self.stop()
         for version in _PROGRAMS:
-            _restore(version, _delete_chains(_chains(_ours(version))))
+            _restore(version, _delete_chains(_rules_by_chain(_own_lines(version))))
         return exists
 
 
-def _rules(number: int, direction: Direction, key: _Key, name: str, classes: Classes) -> list[str]:
+def _chain_rules(number: int, direction: Direction, key: _Key, name: str, classes: Classes) -> list[str]:
     """Return the rules of a Pod's chain, as iptables-save writes them."""
-    start = f"-A {_chain(number, direction)}"
+    start = f"-A {_chain_name(number, direction)}"
     rules = []
     for name_of_class in classes.ranges:
         for network in classes.version(name_of_class, key.version):
@@ -195,14 +197,14 @@ def _hook_statements(
         script.append(f":KAJI-{hook} - [0:0]")
         for key, addresses in wanted.items():
             script += [
-                f"-A KAJI-{hook} {_OWN[direction]} {address} -j {_chain(numbers[key], direction)}"
+                f"-A KAJI-{hook} {_OWN[direction]} {address} -j {_chain_name(numbers[key], direction)}"
                 for address in addresses
                 for direction in directions
             ]
         for key in wanted:
             if key.uid == HOST and hook in _HOST_HOOKS:
                 match, direction = _HOST_HOOKS[hook]
-                script.append(f"-A KAJI-{hook} {match} -j {_chain(numbers[key], direction)}")
+                script.append(f"-A KAJI-{hook} {match} -j {_chain_name(numbers[key], direction)}")
         if f"-A {hook} -j KAJI-{hook}" not in found:
             script.append(f"-A {hook} -j KAJI-{hook}")
     return script
@@ -210,16 +212,16 @@ def _hook_statements(
 
 def _delete_empty(chains: Mapping[str, list[str]], numbers: Collection[int]) -> list[str]:
     """Return statements that delete unused chains without rules: another program deleted their rules and counts."""
-    used = {_chain(number, direction) for number in numbers for direction in DIRECTIONS}
+    used = {_chain_name(number, direction) for number in numbers for direction in DIRECTIONS}
     empty = (name for name, rules in chains.items() if not rules and name not in used)
     return [f"-X {name}" for name in empty if name.endswith(DIRECTIONS)]
 
 
-def _chain(number: int, direction: Direction) -> str:
+def _chain_name(number: int, direction: Direction) -> str:
     return f"KAJI-{number}-{direction}"
 
 
-def _chains(ours: Iterable[str]) -> dict[str, list[str]]:
+def _rules_by_chain(ours: Iterable[str]) -> dict[str, list[str]]:
     """Return the rules of each of our chains. A chain may be empty, for example if no Pod uses this IP version."""
     found: dict[str, list[str]] = {}
     for line in ours:
@@ -243,7 +245,7 @@ def _delete_chains(chains: Iterable[str]) -> list[str]:
     return [*(f"-F {name}" for name in names), *(f"-X {name}" for name in names)]
 
 
-def _ours(version: int) -> list[str]:
+def _own_lines(version: int) -> list[str]:
     """Return our chains, as `:NAME`, and our rules without their counters."""
     found = []
     for line in _save(version).splitlines():

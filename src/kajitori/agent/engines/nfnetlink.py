@@ -66,24 +66,24 @@ class NfTables:
     def generation(self) -> int:
         """Return a number that grows with every change of any table."""
         for message in self._ask(_GET_GENERATION, 0, b"", flags=_REQUEST):
-            return int(_NUMBER.unpack_from(_attributes(message, _BODY)[1])[0])
+            return int(_NUMBER.unpack_from(_attributes_of(message, _BODY)[1])[0])
         raise Unavailable("the kernel did not report the generation of its rules")
 
     def table(self, family: int, table: str) -> int | None:
         """Return the unique handle of a table; None if it does not exist."""
         for message in self._dump(_GET_TABLE, family, b""):
-            found = _attributes(message, _BODY)
-            if _text(found[_TABLE]) == table:
+            found = _attributes_of(message, _BODY)
+            if _decoded_text(found[_TABLE]) == table:
                 return int(_LONG.unpack_from(found[_TABLE_HANDLE])[0])
         return None
 
     def chains(self, family: int, table: str) -> list[str]:
         """Return the names of a table's chains."""
-        return self._names(_GET_CHAIN, family, table, _CHAIN_NAME)
+        return self._names_in_table(_GET_CHAIN, family, table, _CHAIN_NAME)
 
     def sets(self, family: int, table: str) -> list[str]:
         """Return the names of a table's sets and maps, without anonymous ones that belong to a rule."""
-        return [name for name in self._names(_GET_SET, family, table, _SET_NAME) if not name.startswith("__")]
+        return [name for name in self._names_in_table(_GET_SET, family, table, _SET_NAME) if not name.startswith("__")]
 
     def rules(self, family: int, table: str) -> frozenset[tuple[str, int]]:
         """Return chain and handle of each rule of a table.
@@ -91,31 +91,33 @@ class NfTables:
         A rule that is deleted and added again gets another handle.
         """
         found = set()
-        for message in self._dump(_GET_RULE, family, _attribute(_TABLE, table)):
-            attributes = _attributes(message, _BODY)
-            if _text(attributes[_TABLE]) == table:
-                found.add((_text(attributes[_RULE_CHAIN]), int(_LONG.unpack_from(attributes[_RULE_HANDLE])[0])))
+        for message in self._dump(_GET_RULE, family, _packed_attribute(_TABLE, table)):
+            attributes = _attributes_of(message, _BODY)
+            if _decoded_text(attributes[_TABLE]) == table:
+                found.add((_decoded_text(attributes[_RULE_CHAIN]), int(_LONG.unpack_from(attributes[_RULE_HANDLE])[0])))
         return frozenset(found)
 
     def counters(self, family: int, table: str) -> list[tuple[str, int, int, int]]:
         """Return a table's named counters as (name, handle, bytes, packets). A handle is unique in its table."""
-        wanted = _attribute(_TABLE, table) + _attribute(_OBJECT_TYPE, _NUMBER.pack(_COUNTER))
+        wanted = _packed_attribute(_TABLE, table) + _packed_attribute(_OBJECT_TYPE, _NUMBER.pack(_COUNTER))
         found = []
         layouts: dict[int, tuple[int, int, int, int]] = {}
         long = _LONG.unpack_from
         for message in self._dump(_GET_OBJECT, family, wanted):
             layout = layouts.get(len(message))  # thousands have the same layout: parse one of each length
             if layout is None:
-                layout = layouts[len(message)] = _layout(message)
+                layout = layouts[len(message)] = _counter_layout(message)
             name, handle, size, packets = layout
             (length,) = _LENGTH.unpack_from(message, name - 4)
             text = str(message[name : name + length - 5], "ascii")
             found.append((text, long(message, handle)[0], long(message, size)[0], long(message, packets)[0]))
         return found
 
-    def _names(self, what: int, family: int, table: str, attribute: int) -> list[str]:
-        found = (_attributes(message, _BODY) for message in self._dump(what, family, _attribute(_TABLE, table)))
-        return [_text(item[attribute]) for item in found if _text(item[_TABLE]) == table]
+    def _names_in_table(self, what: int, family: int, table: str, attribute: int) -> list[str]:
+        found = (
+            _attributes_of(message, _BODY) for message in self._dump(what, family, _packed_attribute(_TABLE, table))
+        )
+        return [_decoded_text(item[attribute]) for item in found if _decoded_text(item[_TABLE]) == table]
 
     def _dump(self, what: int, family: int, attributes: bytes) -> list[memoryview]:
         """Return all objects of a kind at one moment; read again if the rules changed meanwhile."""
@@ -164,12 +166,12 @@ class NfTables:
                     return
 
 
-def _attribute(number: int, value: str | bytes) -> bytes:
+def _packed_attribute(number: int, value: str | bytes) -> bytes:
     payload = value.encode() + b"\0" if isinstance(value, str) else value
     return _ATTRIBUTE.pack(len(payload) + 4, number) + payload + b"\0" * (-len(payload) % 4)
 
 
-def _places(message: memoryview, place: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _attribute_places(message: memoryview, place: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield (number, start, end) of each attribute's value."""
     while place + 4 <= end:
         length, number = _ATTRIBUTE.unpack_from(message, place)
@@ -177,17 +179,17 @@ def _places(message: memoryview, place: int, end: int) -> Iterator[tuple[int, in
         place += (length + 3) & ~3
 
 
-def _attributes(message: memoryview, place: int) -> dict[int, memoryview]:
-    return {number: message[start:end] for number, start, end in _places(message, place, len(message))}
+def _attributes_of(message: memoryview, place: int) -> dict[int, memoryview]:
+    return {number: message[start:end] for number, start, end in _attribute_places(message, place, len(message))}
 
 
-def _text(value: memoryview) -> str:
+def _decoded_text(value: memoryview) -> str:
     return str(value[:-1], "ascii", "replace")
 
 
-def _layout(message: memoryview) -> tuple[int, int, int, int]:
+def _counter_layout(message: memoryview) -> tuple[int, int, int, int]:
     """Return the offsets of name, handle, bytes and packets in a counter's message."""
-    outer = {number: (start, end) for number, start, end in _places(message, _BODY, len(message))}
-    inner = {number: start for number, start, _ in _places(message, *outer[_OBJECT_DATA])}
+    outer = {number: (start, end) for number, start, end in _attribute_places(message, _BODY, len(message))}
+    inner = {number: start for number, start, _ in _attribute_places(message, *outer[_OBJECT_DATA])}
     name, handle = outer[_OBJECT_NAME][0], outer[_OBJECT_HANDLE][0]
     return name, handle, inner[_COUNTER_BYTES], inner[_COUNTER_PACKETS]

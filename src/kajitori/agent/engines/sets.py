@@ -57,7 +57,7 @@ class SetsEngine(TableEngine[_Wanted]):
     def takes(self, pod: Pod) -> bool:
         return bool(pod.addresses) or (bool(pod.cgroups) and cgroups.are_supported())
 
-    def _wanted(self, pods: Mapping[str, Pod]) -> _Wanted:
+    def _wanted_counters(self, pods: Mapping[str, Pod]) -> _Wanted:
         addresses = {address: uid for uid, pod in pods.items() for address in pod.addresses}
         groups = {
             group: uid
@@ -74,10 +74,10 @@ class SetsEngine(TableEngine[_Wanted]):
 
     def _create(self, wanted: _Wanted, classes: Classes) -> list[str]:
         self._room = max(_MIN_ROOM, 2 * len(wanted.addresses))
-        script = [*self._rules(classes, wanted.levels), *self._add(wanted.addresses, classes)]
+        script = [*self._rule_statements(classes, wanted.levels), *self._add(wanted.addresses, classes)]
         return script + self._add_groups(wanted.groups, classes)
 
-    def _difference(self, wanted: _Wanted, classes: Classes) -> list[str]:
+    def _changes(self, wanted: _Wanted, classes: Classes) -> list[str]:
         before, after = self._counted.addresses, wanted.addresses
         # An address that now belongs to another Pod changes owner in the same transaction.
         new = {address: uid for address, uid in after.items() if before.get(address) != uid}
@@ -85,7 +85,7 @@ class SetsEngine(TableEngine[_Wanted]):
         groups = {group: uid for group, uid in wanted.groups.items() if group not in self._counted.groups}
         return [*self._remove(gone, classes), *self._add(new, classes), *self._add_groups(groups, classes)]
 
-    def _rules(self, classes: Classes, levels: Collection[int]) -> list[str]:
+    def _rule_statements(self, classes: Classes, levels: Collection[int]) -> list[str]:
         """Return statements that create everything except the elements of single Pods."""
         return [
             *nft.class_sets(self._table.where, classes, self._revision),
@@ -99,7 +99,7 @@ class SetsEngine(TableEngine[_Wanted]):
         """Return the maps from Pods' addresses to counters, and the chains that look addresses up in them."""
         where = self._table.where
         script = []
-        for name, direction in _kinds(classes):
+        for name, direction in _classes_with_directions(classes):
             for version, (_, kind) in _FIELDS.items():
                 holds = f"{{ type {kind} : counter; size {self._room}; }}"
                 script.append(f"add map {where} {self._counter_map(name, direction, version)} {holds}")
@@ -119,7 +119,9 @@ class SetsEngine(TableEngine[_Wanted]):
     def _host_rules(self, classes: Classes) -> list[str]:
         """Return the counters and chains for the node's own programs."""
         where = self._table.where
-        script = [f"add counter {where} {CounterName(HOST, 0, Kind(*kind))}" for kind in _kinds(classes)]
+        script = [
+            f"add counter {where} {CounterName(HOST, 0, Kind(*kind))}" for kind in _classes_with_directions(classes)
+        ]
         for direction in DIRECTIONS:
             chain = f"{where} host_{direction}"
             script.append(f"add chain {chain}")
@@ -166,7 +168,7 @@ class SetsEngine(TableEngine[_Wanted]):
             f"add element {self._table.where} {self._address_set(version)} {{ {', '.join(addresses)} }}"
             for version, addresses in _by_version(wanted)
         ]
-        for name, direction in _kinds(classes):
+        for name, direction in _classes_with_directions(classes):
             counters = {address: CounterName(uid, 0, Kind(name, direction)) for address, uid in wanted.items()}
             script += [f"add counter {self._table.where} {counter}" for counter in counters.values()]
             for version, addresses in _by_version(wanted):
@@ -181,7 +183,7 @@ class SetsEngine(TableEngine[_Wanted]):
         script = []
         for group, uid in groups.items():
             script.append(f'add element {where} {self._group_set(group.level)} {{ "{group.name}" }}')
-            for name, direction in _kinds(classes):
+            for name, direction in _classes_with_directions(classes):
                 counter = CounterName(uid, 0, Kind(name, direction))
                 script.append(f"add counter {where} {counter}")
                 group_map = self._group_map(name, direction, group.level)
@@ -191,7 +193,9 @@ class SetsEngine(TableEngine[_Wanted]):
     def _remove(self, gone: Collection[str], classes: Classes) -> list[str]:
         script = []
         for version, addresses in _by_version(gone):
-            maps = [self._counter_map(name, direction, version) for name, direction in _kinds(classes)]
+            maps = [
+                self._counter_map(name, direction, version) for name, direction in _classes_with_directions(classes)
+            ]
             elements = ", ".join(addresses)
             script += [
                 f"delete element {self._table.where} {name} {{ {elements} }}"
@@ -214,7 +218,7 @@ class SetsEngine(TableEngine[_Wanted]):
         return f"{MAP_PREFIX}group.{name}.{direction}.{level}.{self._revision}"
 
 
-def _kinds(classes: Classes) -> list[tuple[str, Direction]]:
+def _classes_with_directions(classes: Classes) -> list[tuple[str, Direction]]:
     return [(name, direction) for name in classes.names for direction in DIRECTIONS]
 
 

@@ -28,13 +28,13 @@ class TableEngine(ABC, Generic[W]):
         self.missing = 0
 
     def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
-        wanted = self._wanted(pods)
+        wanted = self._wanted_counters(pods)
         damaged = self._classes is not None and self._is_damaged()
         before, self._classes = self._classes, None  # after a failure, everything is created again the next time
         if damaged or classes != before or not self._has_room_for(wanted):
             self._replace_rules(wanted, classes)
         else:
-            self._table.change(self._difference(wanted, classes))
+            self._table.change(self._changes(wanted, classes))
         self._counted, self._classes = wanted, classes
         return damaged
 
@@ -70,7 +70,7 @@ class TableEngine(ABC, Generic[W]):
         return self._table.uninstall()
 
     @abstractmethod
-    def _wanted(self, pods: Mapping[str, Pod]) -> W:
+    def _wanted_counters(self, pods: Mapping[str, Pod]) -> W:
         """Return the description of what to count for these Pods."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class TableEngine(ABC, Generic[W]):
         """Return statements that create everything in a table without rules, with new names for sets and maps."""
 
     @abstractmethod
-    def _difference(self, wanted: W, classes: Classes) -> list[str]:
+    def _changes(self, wanted: W, classes: Classes) -> list[str]:
         """Return statements that change what is counted into what is wanted, with the same classes."""
 
     def _is_damaged(self) -> bool:

@@ -47,11 +47,11 @@ class Recorders:
             about = {name: value for name, value in environment(pid) if name in _WANTED}
             rank = about.get("RANK") or about.get("KAJI_RANK", "")
             if rank.isdecimal() and len(rank) <= MAX_DIGITS and int(rank) not in self._files:
-                self._files[int(rank)] = pid, [f"{prefix}{rank}" for prefix in _prefixes(about)]
+                self._files[int(rank)] = pid, [f"{prefix}{rank}" for prefix in _file_prefixes(about)]
                 if (
                     about.get(PIPE)
-                    and self._age(int(rank)) > FRESH_SECONDS
-                    and _request(pid, f"{about[PIPE]}{rank}.pipe")
+                    and self._age_seconds(int(rank)) > FRESH_SECONDS
+                    and _request_file(pid, f"{about[PIPE]}{rank}.pipe")
                 ):
                     self._requested.add(int(rank))
 
@@ -83,7 +83,7 @@ class Recorders:
                     return read_dump(file.read(MAX_BYTES + 1), rank, at)
         return None
 
-    def _age(self, rank: int) -> float:
+    def _age_seconds(self, rank: int) -> float:
         """Return the age of a process' file in seconds; infinity without one."""
         pid, paths = self._files[rank]
         for path in paths:
@@ -92,7 +92,7 @@ class Recorders:
         return math.inf
 
 
-def _prefixes(about: Mapping[str, str]) -> list[str]:
+def _file_prefixes(about: Mapping[str, str]) -> list[str]:
     named = [about[name] for name in PREFIXES if about.get(name)]
     if named:
         return named
@@ -100,7 +100,7 @@ def _prefixes(about: Mapping[str, str]) -> list[str]:
     return [f"{cache}/torch/comm_lib_trace_rank_", "/tmp/nccl_trace_rank_"]
 
 
-def _request(pid: int, path: str) -> bool:
+def _request_file(pid: int, path: str) -> bool:
     """Ask for a new file by writing to the program's own named pipe. Return whether there was a reader."""
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
     with contextlib.suppress(OSError):

@@ -125,10 +125,10 @@ def program_pids(group: str, variable_of: Callable[[int, str], str] = variable) 
     first = next((pid for pid in pids if variable_of(pid, METRICS_ENV)), None)
     if first is None:
         return pids
-    return [first, *(pid for pid in pids if pid != first and _command(pid) != "pause")]
+    return [first, *(pid for pid in pids if pid != first and _command_line(pid) != "pause")]
 
 
-def _command(pid: int) -> str:
+def _command_line(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     return ""

@@ -41,7 +41,7 @@ class Ports:
             if not self._folder.is_dir():
                 self._known = {}
                 return self._known
-            self._reading = BackgroundCall(lambda: _values(self._folder))
+            self._reading = BackgroundCall(lambda: _readings_of(self._folder))
         if self._reading is not None:
             with contextlib.suppress(TimeoutError):
                 self._known = self._reading.result(PATIENCE_SECONDS)
@@ -49,33 +49,33 @@ class Ports:
         return self._known
 
 
-def _values(folder: Path) -> dict[str, float]:
+def _readings_of(folder: Path) -> dict[str, float]:
     rates, errors, downed = [], 0.0, 0.0
-    for port in list(_ports(folder))[:MAX_PORTS]:
-        errors += sum(_number(port / name) for name in _ERRORS)
-        downed += _number(port / _DOWNED)
-        rate = _number(port / "rate")
-        if _text(port / "state").endswith(_ACTIVE) and rate:
+    for port in list(_active_ports(folder))[:MAX_PORTS]:
+        errors += sum(_leading_number(port / name) for name in _ERRORS)
+        downed += _leading_number(port / _DOWNED)
+        rate = _leading_number(port / "rate")
+        if _text_of(port / "state").endswith(_ACTIVE) and rate:
             rates.append(rate)
     if not rates:
         return {}
     return {"link.rate": min(rates), "link.ports": float(len(rates)), "link.errors": errors, "link.downed": downed}
 
 
-def _ports(folder: Path) -> Iterator[Path]:
+def _active_ports(folder: Path) -> Iterator[Path]:
     for device in sorted(folder.iterdir()):
         with contextlib.suppress(OSError):
             yield from sorted((device / "ports").iterdir())
 
 
-def _number(file: Path) -> float:
+def _leading_number(file: Path) -> float:
     """Return the number at the beginning of a file, as in `400 Gb/sec (4X NDR)`; 0 if there is none."""
     with contextlib.suppress(ValueError, IndexError):
-        return float(_text(file).split()[0])
+        return float(_text_of(file).split()[0])
     return 0.0
 
 
-def _text(file: Path) -> str:
+def _text_of(file: Path) -> str:
     with contextlib.suppress(OSError):
         return file.read_text(errors="replace").strip()
     return ""

@@ -34,16 +34,16 @@ class Processes:
         pids = list(member.pids())
         found: dict[str, float] = {"processes": float(len(pids))}
         for path in member.cgroups:
-            found |= {name: value for name, value in _group(path).items() if name not in found}
+            found |= {name: value for name, value in _group_readings(path).items() if name not in found}
         if "cpu.used" not in found and pids:
-            found["cpu.used"] = self._cpu.add({pid: ticks / _TICKS_PER_SECOND for pid, ticks in self._ticks(pids)})
+            found["cpu.used"] = self._cpu.add({pid: ticks / _TICKS_PER_SECOND for pid, ticks in self._cpu_ticks(pids)})
         if "memory.used" not in found and pids:
-            found["memory.used"] = float(self._memory(pids))
+            found["memory.used"] = float(self._memory_bytes(pids))
         if "memory.used" in found and "memory.peak" not in found:
             self._peak = max(self._peak, found["memory.used"])
             found["memory.peak"] = self._peak
         if pids:
-            traffic = [(pid, _keyed(self._proc / str(pid) / "io")) for pid in pids]
+            traffic = [(pid, _keyed_numbers(self._proc / str(pid) / "io")) for pid in pids]
             read = self._read.add({pid: io["read_bytes"] for pid, io in traffic if "read_bytes" in io})
             written = self._written.add({pid: io["write_bytes"] for pid, io in traffic if "write_bytes" in io})
             if "disk.read" in found:
@@ -53,22 +53,24 @@ class Processes:
         if member.memory_limit_bytes:
             found["memory.limit"] = float(member.memory_limit_bytes)
         if pids:
-            found |= self._network(pids[0])
+            found |= self._network_bytes(pids[0])
         if member.log is not None:
             with contextlib.suppress(OSError):
                 found["output.age"] = max(0.0, time.time() - member.log.stat().st_mtime)
         return found
 
-    def _ticks(self, pids: Sequence[int]) -> Iterable[tuple[int, float]]:
+    def _cpu_ticks(self, pids: Sequence[int]) -> Iterable[tuple[int, float]]:
         for pid in pids:
             with contextlib.suppress(OSError, IndexError, ValueError):
                 # The command's name may hold anything, so fields begin after the last bracket.
                 fields = (self._proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
                 yield pid, float(fields[11]) + float(fields[12])
 
-    def _memory(self, pids: Sequence[int]) -> int:
+    def _memory_bytes(self, pids: Sequence[int]) -> int:
         if len(pids) <= MAX_EXACT:
-            exact = sum(_keyed(self._proc / str(pid) / "smaps_rollup", b":").get("Pss", 0) * 1024 for pid in pids)
+            exact = sum(
+                _keyed_numbers(self._proc / str(pid) / "smaps_rollup", b":").get("Pss", 0) * 1024 for pid in pids
+            )
             if exact:
                 return exact
         resident = 0
@@ -77,7 +79,7 @@ class Processes:
                 resident += int((self._proc / str(pid) / "statm").read_bytes().split()[1]) * _PAGE_BYTES
         return resident
 
-    def _network(self, pid: int) -> dict[str, float]:
+    def _network_bytes(self, pid: int) -> dict[str, float]:
         """Return the bytes of a network of the member's own; nothing if it uses the node's."""
         try:
             own = (self._proc / "self" / "ns" / "net").stat().st_ino
@@ -110,33 +112,33 @@ class _Totals:
         return self._sum
 
 
-def _group(path: str) -> dict[str, float]:
+def _group_readings(path: str) -> dict[str, float]:
     """Return the readings of one control group, as far as its hierarchy counts them."""
     found: dict[str, float] = {}
-    used = _number(f"{path}/memory.current")
+    used = _number_in(f"{path}/memory.current")
     if used is not None:  # version 2
-        stat = _keyed(Path(f"{path}/memory.stat"), b" ")
+        stat = _keyed_numbers(Path(f"{path}/memory.stat"), b" ")
         found["memory.used"] = max(0.0, used - stat.get("inactive_file", 0))
-        _put(found, "memory.peak", _number(f"{path}/memory.peak"))
-        _put(found, "memory.limit", _number(f"{path}/memory.max"))
+        _put(found, "memory.peak", _number_in(f"{path}/memory.peak"))
+        _put(found, "memory.limit", _number_in(f"{path}/memory.max"))
     else:
-        used = _number(f"{path}/memory.usage_in_bytes")
+        used = _number_in(f"{path}/memory.usage_in_bytes")
         if used is not None:
-            stat = _keyed(Path(f"{path}/memory.stat"), b" ")
+            stat = _keyed_numbers(Path(f"{path}/memory.stat"), b" ")
             found["memory.used"] = max(0.0, used - stat.get("total_inactive_file", 0))
-            _put(found, "memory.peak", _number(f"{path}/memory.max_usage_in_bytes"))
-            limit = _number(f"{path}/memory.limit_in_bytes")
+            _put(found, "memory.peak", _number_in(f"{path}/memory.max_usage_in_bytes"))
+            limit = _number_in(f"{path}/memory.limit_in_bytes")
             _put(found, "memory.limit", limit if limit is not None and limit < _NO_LIMIT else None)
-    microseconds = _keyed(Path(f"{path}/cpu.stat"), b" ").get("usage_usec")
+    microseconds = _keyed_numbers(Path(f"{path}/cpu.stat"), b" ").get("usage_usec")
     if microseconds is not None:
         found["cpu.used"] = microseconds / 1e6
     else:
-        nanoseconds = _number(f"{path}/cpuacct.usage")
+        nanoseconds = _number_in(f"{path}/cpuacct.usage")
         _put(found, "cpu.used", nanoseconds / 1e9 if nanoseconds is not None else None)
-    return found | _disk(path)
+    return found | _disk_bytes(path)
 
 
-def _disk(path: str) -> dict[str, float]:
+def _disk_bytes(path: str) -> dict[str, float]:
     read = written = 0
     try:
         for line in Path(f"{path}/io.stat").read_text().splitlines():
@@ -170,7 +172,7 @@ def _put(found: dict[str, float], name: str, value: float | None) -> None:
         found[name] = value
 
 
-def _number(path: str) -> float | None:
+def _number_in(path: str) -> float | None:
     try:
         with open(path, "rb") as file:
             return float(file.read())
@@ -178,7 +180,7 @@ def _number(path: str) -> float | None:
         return None
 
 
-def _keyed(path: Path, separator: bytes = b":") -> dict[str, int]:
+def _keyed_numbers(path: Path, separator: bytes = b":") -> dict[str, int]:
     """Return the numbers in a file of keys and values."""
     found: dict[str, int] = {}
     with contextlib.suppress(OSError), open(path, "rb") as file:

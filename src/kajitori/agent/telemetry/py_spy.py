@@ -62,7 +62,7 @@ _OPTIONS = {Detail.PLAIN: (), Detail.NATIVE: ("--native",), Detail.VALUES: ("--l
 
 def _dump(pid: int, nonblocking: bool, seconds: float, detail: Detail) -> tuple[ThreadStack, ...]:
     options = [*_OPTIONS[detail], *(["--nonblocking"] if nonblocking else [])]
-    command = [_program(), "dump", "--json", "--pid", str(pid), *options]
+    command = [_program_path(), "dump", "--json", "--pid", str(pid), *options]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"RUST_BACKTRACE": "0"}
     ) as spy:
@@ -83,25 +83,25 @@ def _dump(pid: int, nonblocking: bool, seconds: float, detail: Detail) -> tuple[
             spy.kill()
     if spy.returncode == 0:
         with contextlib.suppress(msgspec.MsgspecError):
-            return tuple(_thread(each) for each in _decode(told))
+            return tuple(_stack_of(each) for each in _decode(told))
     if is_late.is_set():
         raise TimeoutError(f"py-spy took longer than {seconds:.0f} s")
     lines = complaint.decode(errors="replace").splitlines()
     raise OSError(lines[0] if lines else f"py-spy ended with {spy.returncode}")
 
 
-def _thread(each: _SpyThread) -> ThreadStack:
-    frames = tuple(native.merged(map(_frame, each.frames)))
-    return ThreadStack(each.thread_name or "", frames, each.active, _fingerprint(each.frames))
+def _stack_of(each: _SpyThread) -> ThreadStack:
+    frames = tuple(native.merged(map(_frame_of, each.frames)))
+    return ThreadStack(each.thread_name or "", frames, each.active, _locals_fingerprint(each.frames))
 
 
-def _frame(frame: _SpyFrame) -> Frame:
+def _frame_of(frame: _SpyFrame) -> Frame:
     if frame.module is not None:
         return native.named(frame.name, frame.module)
     return Frame(frame.name, frame.filename, frame.line)
 
 
-def _fingerprint(frames: Sequence[_SpyFrame]) -> int:
+def _locals_fingerprint(frames: Sequence[_SpyFrame]) -> int:
     """Return a number that changes with the values of the local variables. It does not disclose them, because Python
     hashes text with a secret of the agent's process."""
     if all(frame.locals is None for frame in frames):
@@ -109,7 +109,7 @@ def _fingerprint(frames: Sequence[_SpyFrame]) -> int:
     return hash(tuple((each.name, each.repr) for frame in frames for each in frame.locals or ())) or 1
 
 
-def _program() -> str:
+def _program_path() -> str:
     """Return py-spy's path. Raises FileNotFoundError without it."""
     found = shutil.which("py-spy", path=sysconfig.get_path("scripts")) or shutil.which("py-spy")
     if found is None:

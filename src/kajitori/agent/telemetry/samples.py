@@ -141,7 +141,7 @@ class MemberSamples:
         with self._lock:
             for minute in minutes:
                 for each in self._members.values():
-                    made = _minute(each, minute)
+                    made = _minute_of(each, minute)
                     if made is not None:
                         found.append(made)
             oldest = self._clock() - SAVED_SECONDS
@@ -156,7 +156,7 @@ class MemberSamples:
     def answer(self, question: Question) -> Answer:
         """Return the samples or the stacks for which the question asks."""
         if question.stacks:
-            return self._stacks(question)
+            return self._stacks_answer(question)
         with self._lock:
             now = self._clock()
             new = {uid for uid in question.uids if uid not in self._members} if question.fresh else set()
@@ -168,9 +168,9 @@ class MemberSamples:
             for each in found:
                 if each.member.uid in new:
                     each.sample(now, gpus, links)
-            return Answer(tuple(_series(each, question, now, gpus, links) for each in found))
+            return Answer(tuple(_series_of(each, question, now, gpus, links) for each in found))
 
-    def _stacks(self, question: Question) -> Answer:
+    def _stacks_answer(self, question: Question) -> Answer:
         """Return the stacks for which the question asks. This takes seconds, so it holds no lock and samples are taken
         meanwhile."""
         with self._lock:
@@ -187,7 +187,7 @@ class MemberSamples:
             self._members.clear()
 
 
-def _minute(each: _SampledMember, minute: int) -> MemberMinute | None:
+def _minute_of(each: _SampledMember, minute: int) -> MemberMinute | None:
     """Return the values of one member's minute; None if it was not sampled in it."""
     after, until = float(minute * MINUTE_SECONDS), float((minute + 1) * MINUTE_SECONDS)
     rows = each.ring.between(after, until)
@@ -210,7 +210,7 @@ def _minute(each: _SampledMember, minute: int) -> MemberMinute | None:
     )
 
 
-def _series(
+def _series_of(
     each: _SampledMember,
     question: Question,
     now: float,

@@ -88,7 +88,8 @@ class StackReader:
         until = time.monotonic() + PATIENCE_SECONDS
         found = [(member, list(member.pids())) for member in members]
         flights = [
-            self._flights.start(member.uid, partial(_flights, pids[:MAX_PROCESSES], until)) for member, pids in found
+            self._flights.start(member.uid, partial(_flight_records, pids[:MAX_PROCESSES], until))
+            for member, pids in found
         ]
         # The first processes of all members come first: they run the programs.
         order = [pid for place in range(MAX_PROCESSES) for _, pids in found for pid in pids[place : place + 1]]
@@ -102,7 +103,7 @@ class StackReader:
                     tuple(process for pid in pids[:MAX_PROCESSES] if (process := taken[pid]) is not None),
                     max(0, len(pids) - MAX_PROCESSES),
                     _flights_in_time(flight, until),
-                    *_connections(pids[:MAX_PROCESSES], self._proc),
+                    *_silent_connections(pids[:MAX_PROCESSES], self._proc),
                 )
             )
             for (member, pids), flight in zip(found, flights, strict=True)
@@ -147,7 +148,7 @@ def _call_in_threads(calls: Mapping[int, Callable[[], _T]], until: float) -> dic
     return found
 
 
-def _flights(pids: Sequence[int], until: float) -> tuple[Flight, ...]:
+def _flight_records(pids: Sequence[int], until: float) -> tuple[Flight, ...]:
     return Recorders(pids).read(until)
 
 
@@ -159,18 +160,18 @@ def _flights_in_time(flight: BackgroundCall[tuple[Flight, ...]] | None, until: f
     return ()
 
 
-def _connections(pids: Sequence[int], proc: Path) -> tuple[tuple[str, ...], int]:
+def _silent_connections(pids: Sequence[int], proc: Path) -> tuple[tuple[str, ...], int]:
     """Return the peers that do not answer these processes, and the number of their connections."""
     if not pids:
         return (), 0
-    own = {inode for pid in pids for inode in _sockets(proc / str(pid) / "fd")}
-    tables = (_text(proc / str(pids[0]) / "net" / name, MAX_TABLE_BYTES) for name in ("tcp", "tcp6"))
+    own = {inode for pid in pids for inode in _socket_inodes(proc / str(pid) / "fd")}
+    tables = (_text_of(proc / str(pids[0]) / "net" / name, MAX_TABLE_BYTES) for name in ("tcp", "tcp6"))
     found = [each for table in tables for each in connections(table) if each.inode in own]
     silent = dict.fromkeys(str(each.peer) for each in found if each.is_unanswered)
     return tuple(silent)[:MAX_UNANSWERED], len(found)
 
 
-def _sockets(folder: Path) -> Iterator[int]:
+def _socket_inodes(folder: Path) -> Iterator[int]:
     """Yield the inodes of a process's sockets."""
     try:
         entries = list(os.scandir(folder))
@@ -186,13 +187,13 @@ def _sockets(folder: Path) -> Iterator[int]:
 def _read_process(pid: int, dump: Dump, detail: Detail, until: float, proc: Path) -> ProcessStacks | None:
     """Return the state and stacks of a process, as far as they can be read; None if it has ended."""
     folder = proc / str(pid)
-    state = _state(folder)
+    state = _state_letter(folder)
     if not state:
         return None
-    waits_in = _text(folder / "wchan")
+    waits_in = _text_of(folder / "wchan")
     # The kernel may hold a lock on the memory of a blocked process. Whoever reads its command line would hang as well.
     blocked = [folder] if state == UNINTERRUPTIBLE else _blocked_threads(folder)
-    words = ("" if blocked else _text(folder / "cmdline").replace("\0", " ").strip()) or _text(folder / "comm")
+    words = ("" if blocked else _text_of(folder / "cmdline").replace("\0", " ").strip()) or _text_of(folder / "comm")
     about = ProcessStacks(pid, words[:MAX_TEXT], state, waits_in=waits_in if waits_in != "0" else "")
     left = until - time.monotonic()
     if state == ZOMBIE or left <= 0:
@@ -203,7 +204,7 @@ def _read_process(pid: int, dump: Dump, detail: Detail, until: float, proc: Path
         return msgspec.structs.replace(about, trouble=NO_TIME, native=_in_kernel(blocked))
     except OSError as error:
         trouble = str(error)[:MAX_TEXT]
-        return msgspec.structs.replace(about, trouble=trouble, native=_in_kernel(_tasks(folder)))
+        return msgspec.structs.replace(about, trouble=trouble, native=_in_kernel(_thread_folders(folder)))
     return msgspec.structs.replace(about, threads=threads, native=_in_kernel(blocked))
 
 
@@ -211,7 +212,7 @@ def _with_native(process: ProcessStacks, dump: Dump, until: float, proc: Path) -
     """Return a Python process with its calls in native code. py-spy has to stop it, which fails if it is blocked
     now."""
     folder, left = proc / str(process.pid), until - time.monotonic()
-    if _state(folder) in (STOPPED, TRACED, UNINTERRUPTIBLE) or _blocked_threads(folder):
+    if _state_letter(folder) in (STOPPED, TRACED, UNINTERRUPTIBLE) or _blocked_threads(folder):
         trouble = "it cannot be stopped now"
     elif left <= 0:
         trouble = NO_TIME
@@ -226,7 +227,7 @@ def _with_native(process: ProcessStacks, dump: Dump, until: float, proc: Path) -
     return msgspec.structs.replace(process, native_trouble=trouble[:MAX_TEXT])
 
 
-def _state(folder: Path) -> str:
+def _state_letter(folder: Path) -> str:
     """Return the letter for the state of a process or thread in its file `stat`; empty if it has ended."""
     try:
         return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
@@ -234,7 +235,7 @@ def _state(folder: Path) -> str:
         return ""
 
 
-def _tasks(folder: Path) -> list[Path]:
+def _thread_folders(folder: Path) -> list[Path]:
     """Return the folders of a process's threads, the main thread's first."""
     try:
         found = sorted((folder / "task").iterdir(), key=lambda task: int(task.name))
@@ -246,27 +247,27 @@ def _tasks(folder: Path) -> list[Path]:
 def _blocked_threads(folder: Path) -> list[Path]:
     """Return the threads that wait in the kernel and cannot be stopped. A debugger waits for ever if one of them reads
     from a dead file server."""
-    return [task for task in _tasks(folder) if _state(task) == UNINTERRUPTIBLE]
+    return [task for task in _thread_folders(folder) if _state_letter(task) == UNINTERRUPTIBLE]
 
 
 def _in_kernel(tasks: Sequence[Path]) -> _Threads:
     """Return the kernel's functions in which threads wait: the whole stack for root, else the innermost one."""
     found = []
     for task in tasks[:MAX_TASKS]:
-        calls = [_KERNEL_CALL.match(line) for line in _text(task / "stack").splitlines()]
+        calls = [_KERNEL_CALL.match(line) for line in _text_of(task / "stack").splitlines()]
         frames = [
             Frame(call["function"], f"[{call['module']}]" if call["module"] else KERNEL, 0)
             for call in calls
             if call is not None
         ]
-        if not frames and (function := _text(task / "wchan")) not in ("", "0"):
+        if not frames and (function := _text_of(task / "wchan")) not in ("", "0"):
             frames = [Frame(function, KERNEL, 0)]
         if frames:
-            found.append(ThreadStack(_text(task / "comm"), tuple(frames), _state(task) == "R"))
+            found.append(ThreadStack(_text_of(task / "comm"), tuple(frames), _state_letter(task) == "R"))
     return tuple(found)
 
 
-def _text(path: Path, most_bytes: int = 4096) -> str:
+def _text_of(path: Path, most_bytes: int = 4096) -> str:
     with contextlib.suppress(OSError), path.open("rb") as file:
         return file.read(most_bytes).decode(errors="replace").strip()
     return ""

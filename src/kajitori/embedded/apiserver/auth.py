@@ -101,11 +101,11 @@ class Authenticator:
         if not token:
             raise ValueError("a token must not be empty")
         groups = user.groups if AUTHENTICATED in user.groups else (*user.groups, AUTHENTICATED)
-        self._users[_digest(token)] = User(user.name, groups, user.uid, user.extra)
+        self._users[_token_digest(token)] = User(user.name, groups, user.uid, user.extra)
 
     def user_of_token(self, token: str) -> User | None:
         """Return the user of a token, or None."""
-        given = _digest(token)
+        given = _token_digest(token)
         found: User | None = None
         for known, user in self._users.items():
             if hmac.compare_digest(known, given):
@@ -153,7 +153,7 @@ class Authenticator:
         return self.user_of_token(token.strip())
 
 
-def _digest(token: str) -> bytes:
+def _token_digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 

@@ -28,7 +28,7 @@ _NO_COLLECTION_DELETE = tuple(verb for verb in ALL_VERBS if verb != "deletecolle
 _EXTENSIONS = ("api-extensions",)
 
 
-def _kind(
+def _builtin_kind(
     api_version: str,
     plural: str,
     kind: str,
@@ -57,33 +57,33 @@ def _kind(
 
 
 def _review(api_version: str, plural: str, kind: str, *, namespaced: bool = False) -> Kind:
-    return _kind(api_version, plural, kind, namespaced=namespaced, verbs=("create",), virtual=True)
+    return _builtin_kind(api_version, plural, kind, namespaced=namespaced, verbs=("create",), virtual=True)
 
 
 def built_in_kinds() -> list[Kind]:
     """Return every built-in kind, in the order of discovery."""
-    cluster, everywhere = partial(_kind, namespaced=False), partial(_kind, categories=("all",))
+    cluster, everywhere = partial(_builtin_kind, namespaced=False), partial(_builtin_kind, categories=("all",))
     admission = partial(cluster, "admissionregistration.k8s.io/v1", categories=_EXTENSIONS)
     policy, mutating_policy = admission_policies.PolicyStrategy, admission_policies.MutatingPolicyStrategy
     binding, mutating_binding = admission_policies.BindingStrategy, admission_policies.MutatingBindingStrategy
     return [
-        _kind("v1", "configmaps", "ConfigMap", "cm", configuration.ConfigMapStrategy),
-        _kind("v1", "endpoints", "Endpoints", "ep"),
-        _kind("v1", "events", "Event", "ev", events.EventStrategy),
-        _kind("v1", "limitranges", "LimitRange", "limits", policies.LimitRangeStrategy),
+        _builtin_kind("v1", "configmaps", "ConfigMap", "cm", configuration.ConfigMapStrategy),
+        _builtin_kind("v1", "endpoints", "Endpoints", "ep"),
+        _builtin_kind("v1", "events", "Event", "ev", events.EventStrategy),
+        _builtin_kind("v1", "limitranges", "LimitRange", "limits", policies.LimitRangeStrategy),
         cluster(
             *("v1", "namespaces", "Namespace", "ns", nodes.NamespaceStrategy),
             subresources=frozenset({"finalize"}),
             verbs=_NO_COLLECTION_DELETE,
         ),
         cluster("v1", "nodes", "Node", "no", nodes.NodeStrategy),
-        _kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", storage.ClaimStrategy),
+        _builtin_kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", storage.ClaimStrategy),
         cluster("v1", "persistentvolumes", "PersistentVolume", "pv", storage.VolumeStrategy),
         everywhere("v1", "pods", "Pod", "po", pods.PodStrategy, subresources=_STREAMS),
-        _kind("v1", "podtemplates", "PodTemplate", "", pods.PodTemplateStrategy),
-        _kind("v1", "resourcequotas", "ResourceQuota", "quota", policies.QuotaStrategy),
-        _kind("v1", "secrets", "Secret", "", configuration.SecretStrategy),
-        _kind("v1", "serviceaccounts", "ServiceAccount", "sa"),
+        _builtin_kind("v1", "podtemplates", "PodTemplate", "", pods.PodTemplateStrategy),
+        _builtin_kind("v1", "resourcequotas", "ResourceQuota", "quota", policies.QuotaStrategy),
+        _builtin_kind("v1", "secrets", "Secret", "", configuration.SecretStrategy),
+        _builtin_kind("v1", "serviceaccounts", "ServiceAccount", "sa"),
         everywhere("v1", "services", "Service", "svc", networking.ServiceStrategy),
         _review("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview"),
         _review("authentication.k8s.io/v1", "tokenreviews", "TokenReview"),
@@ -91,11 +91,15 @@ def built_in_kinds() -> list[Kind]:
         _review("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
         _review("authorization.k8s.io/v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
         _review("authorization.k8s.io/v1", "subjectaccessreviews", "SubjectAccessReview"),
-        _kind("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", "netpol", networking.NetworkPolicyStrategy),
-        _kind("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", policies.DisruptionBudgetStrategy),
+        _builtin_kind(
+            "networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", "netpol", networking.NetworkPolicyStrategy
+        ),
+        _builtin_kind(
+            "policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", policies.DisruptionBudgetStrategy
+        ),
         cluster("resource.k8s.io/v1", "deviceclasses", "DeviceClass", "", devices.GenerationStrategy),
-        _kind("resource.k8s.io/v1", "resourceclaims", "ResourceClaim", "", devices.ClaimStrategy),
-        _kind(*_TEMPLATE, "", devices.ClaimTemplateStrategy),
+        _builtin_kind("resource.k8s.io/v1", "resourceclaims", "ResourceClaim", "", devices.ClaimStrategy),
+        _builtin_kind(*_TEMPLATE, "", devices.ClaimTemplateStrategy),
         cluster("resource.k8s.io/v1", "resourceslices", "ResourceSlice", "", devices.GenerationStrategy),
         cluster("storage.k8s.io/v1", "storageclasses", "StorageClass", "sc", storage.StorageClassStrategy),
         admission("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", policy),
@@ -108,8 +112,8 @@ def built_in_kinds() -> list[Kind]:
             categories=_EXTENSIONS,
         ),
         cluster("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc", policies.PriorityClassStrategy),
-        _kind("coordination.k8s.io/v1", "leases", "Lease", "", policies.LeaseStrategy),
-        _kind("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", "", networking.EndpointSliceStrategy),
+        _builtin_kind("coordination.k8s.io/v1", "leases", "Lease", "", policies.LeaseStrategy),
+        _builtin_kind("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", "", networking.EndpointSliceStrategy),
     ]
 
 
@@ -117,8 +121,8 @@ def role_kinds() -> list[Kind]:
     """Return the kinds of role-based access control, which are served only if roles decide what users may do."""
     group, binding, role = "rbac.authorization.k8s.io/v1", roles.RoleBindingStrategy, roles.RoleStrategy
     return [
-        _kind(group, "clusterrolebindings", "ClusterRoleBinding", strategy=binding, namespaced=False),
-        _kind(group, "clusterroles", "ClusterRole", strategy=role, namespaced=False),
-        _kind(group, "rolebindings", "RoleBinding", strategy=binding),
-        _kind(group, "roles", "Role", strategy=role),
+        _builtin_kind(group, "clusterrolebindings", "ClusterRoleBinding", strategy=binding, namespaced=False),
+        _builtin_kind(group, "clusterroles", "ClusterRole", strategy=role, namespaced=False),
+        _builtin_kind(group, "rolebindings", "RoleBinding", strategy=binding),
+        _builtin_kind(group, "roles", "Role", strategy=role),
     ]

@@ -60,7 +60,7 @@ def ensure_certificates(folder: Path, *, names: tuple[str, ...] = ()) -> Certifi
         folder / "client.crt",
         folder / "client.key",
     )
-    with _locked(folder):
+    with _locked_folder(folder):
         if not _is_good(made.ca, made.ca_key):
             key = x509.new_key()
             _write_pair(made.ca, made.ca_key, x509.authority(key, datetime.now(UTC)), key)
@@ -77,7 +77,7 @@ def issue_serving(certificates: Certificates, folder: Path, node: str, addresses
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     certificate, key = folder / "kubelet.crt", folder / "kubelet.key"
-    with _locked(folder):
+    with _locked_folder(folder):
         names = (node, *addresses)
         _ensure_leaf(certificates, certificate, key, f"system:node:{node}", "system:nodes", names, server=True)
     return certificate, key
@@ -91,7 +91,7 @@ def issue_web(certificates: Certificates, folder: Path, names: tuple[str, ...]) 
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     certificate, key = folder / "web.crt", folder / "web.key"
-    with _locked(folder):
+    with _locked_folder(folder):
         _ensure_leaf(certificates, certificate, key, "kajitori", "", names, server=True)
     return certificate, key
 
@@ -103,7 +103,7 @@ def ensure_token(path: Path) -> str:
         OSError: the file can't be read or written.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _locked(path.parent):
+    with _locked_folder(path.parent):
         if path.exists():
             token = path.read_text().strip()
             if token:
@@ -143,7 +143,7 @@ def write_kubeconfig(
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked_folder(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -15,13 +15,13 @@ class KindRegistry:
     """All kinds that are served now. Definitions of custom resources can be added and removed."""
 
     def __init__(self, kinds: list[Kind]) -> None:
-        self._built_in = {_key(one): one for one in kinds}
+        self._built_in = {_key_of(one): one for one in kinds}
         self._custom: dict[str, list[Kind]] = {}
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         self._by_kind: dict[tuple[str, str], Kind] = {}
         self._by_stored: dict[tuple[str, str], list[Kind]] = {}
         self._generation = 0
-        self._index()
+        self._rebuild_indexes()
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind under a URL path, or None."""
@@ -43,24 +43,24 @@ class KindRegistry:
         """Serve the kinds of a CustomResourceDefinition (again, after a change), and return them."""
         made = kinds_of(definition)
         self._custom[definition["metadata"]["name"]] = made
-        self._index()
+        self._rebuild_indexes()
         return made
 
     def remove_definition(self, definition: Object) -> None:
         """Stop serving the kinds of a definition."""
         if self._custom.pop(definition["metadata"]["name"], None) is not None:
-            self._index()
+            self._rebuild_indexes()
 
     @property
     def generation(self) -> int:
         """A counter of changes, by which discovery and OpenAPI are cached."""
         return self._generation
 
-    def _index(self) -> None:
+    def _rebuild_indexes(self) -> None:
         self._kinds = dict(self._built_in)
         for made in self._custom.values():
             for one in made:
-                self._kinds.setdefault(_key(one), one)
+                self._kinds.setdefault(_key_of(one), one)
         self._by_kind = {(one.resource.api_version, one.resource.kind): one for one in self._kinds.values()}
         self._by_stored = {}
         for one in self._kinds.values():
@@ -68,7 +68,7 @@ class KindRegistry:
         self._generation += 1
 
 
-def _key(kind: Kind) -> tuple[str, str, str]:
+def _key_of(kind: Kind) -> tuple[str, str, str]:
     return kind.resource.group, kind.resource.version, kind.resource.plural
 
 

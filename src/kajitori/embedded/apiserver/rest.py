@@ -108,7 +108,7 @@ class Rest:
                 return await self._get(call)
             case "list":
                 page = await self._lister.page(target, parse_list(call.query))
-                return Answer(encode_list(target.kind, page, call.answer, include=_include(call)))
+                return Answer(encode_list(target.kind, page, call.answer, include=_include_parameter(call)))
             case "create":
                 return await self._create(call)
             case "update":
@@ -130,7 +130,7 @@ class Rest:
         if "watch" not in call.target.kind.verbs:
             raise StatusError.method_not_allowed()
         options = parse_list(call.query)
-        return Watch(self.objects, call.target, options, call.answer, include=_include(call))
+        return Watch(self.objects, call.target, options, call.answer, include=_include_parameter(call))
 
     async def _get(self, call: Call) -> Answer:
         target = call.target
@@ -138,7 +138,7 @@ class Rest:
         record = self.objects.get(target.kind, target.namespace, target.name)
         value = encode_stored(target.kind, record)
         await self.objects.durable(record.revision)
-        return _object(call, value)
+        return _object_answer(call, value)
 
     async def _create(self, call: Call) -> Answer:
         target = call.target
@@ -151,9 +151,9 @@ class Rest:
         if kind.custom is not None and kind.custom["metadata"].get("deletionTimestamp"):
             why = "create not allowed while custom resource definition is terminating"
             raise StatusError(405, "MethodNotAllowed", why)
-        own = _owner(kind, call.caller, options)
+        own = _owner_of_fields(kind, call.caller, options)
         written = await self.objects.create(kind, target.namespace, obj, call.caller, options, own=own)
-        return _object(call, written.value, 201)
+        return _object_answer(call, written.value, 201)
 
     async def _review(self, call: Call, obj: Object) -> Answer:
         kind = call.target.kind.resource.kind
@@ -162,7 +162,7 @@ class Rest:
             causes = [Cause("FieldValueInvalid", "spec", f"Invalid value: {fault}") for fault in faults]
             raise StatusError.invalid(call.target.kind.resource.group, kind, "", causes)
         reviewed = await auth.review(kind, obj, call.caller.user, self._authenticator, self._authorizer)
-        return _object(call, encode_plain(reviewed), 201)
+        return _object_answer(call, encode_plain(reviewed), 201)
 
     async def _update(self, call: Call) -> Answer:
         target = call.target
@@ -171,7 +171,7 @@ class Rest:
         obj = self._read(call, options)
         check_namespace(obj, target)
         check_name(obj, target)
-        own = _owner(kind, call.caller, options, target.subresource)
+        own = _owner_of_fields(kind, call.caller, options, target.subresource)
         body = encode_plain(obj)
 
         def replace(_old: Object) -> Object:
@@ -186,7 +186,7 @@ class Rest:
             obj["metadata"].pop("resourceVersion", None)
             self.objects.check_may_create(kind, target.namespace, target.name, call.caller.user)
             written = await self.objects.create(kind, target.namespace, obj, call.caller, options, own=own)
-            return _object(call, written.value, 201)
+            return _object_answer(call, written.value, 201)
         written = await self.objects.update(
             kind,
             target.namespace,
@@ -199,7 +199,7 @@ class Rest:
             retry=not obj["metadata"].get("resourceVersion"),
             checks_uid=True,
         )
-        return _object(call, written.value)
+        return _object_answer(call, written.value)
 
     async def _patch(self, call: Call) -> Answer:
         target = call.target
@@ -210,14 +210,14 @@ class Rest:
             self.objects.get(target.kind, target.namespace, target.name)
         patch = Patch.read(call.body, call.content_type, target.kind, options.field_validation)
         written = await patched(self.objects, target, patch, call.caller, options)
-        return _object(call, written.value, 201 if written.created else 200)
+        return _object_answer(call, written.value, 201 if written.created else 200)
 
     async def _delete(self, call: Call) -> Answer:
         target = call.target
         options = self._delete_options(call)
         gone = await deletion.delete(self.objects, target.kind, target.namespace, target.name, call.caller, options)
         accepted = not gone.at_once and options.orphan_dependents is False
-        return _object(call, gone.value, 202 if accepted else 200)
+        return _object_answer(call, gone.value, 202 if accepted else 200)
 
     async def _delete_collection(self, call: Call) -> Answer:
         target = call.target
@@ -227,7 +227,7 @@ class Rest:
             # Concurrently, so that the writes share commits.
             some = page.records[start : start + _DELETED_AT_ONCE]
             await asyncio.gather(*(self._delete_one(call, record, options) for record in some))
-        return Answer(encode_list(target.kind, page, call.answer, include=_include(call)))
+        return Answer(encode_list(target.kind, page, call.answer, include=_include_parameter(call)))
 
     async def _delete_one(self, call: Call, record: Record, options: DeleteOptions) -> None:
         kind = call.target.kind
@@ -267,15 +267,17 @@ class Rest:
                 if self.account_tokens is None:
                     raise StatusError.method_not_allowed()
                 made = self.account_tokens.issue(target.namespace, target.name, self._plain_body(call))
-                return _object(call, encode_plain(made), 201)
+                return _object_answer(call, encode_plain(made), 201)
             case ("scale", "get"):
-                return _object(call, await self._subresources.scale(target))
+                return _object_answer(call, await self._subresources.scale(target))
             case ("scale", "update"):
                 options = parse_write(call.query, "UpdateOptions")
                 body = self._plain_body(call)
                 if why := scale_fault(body):
                     raise StatusError.bad_request(why)
-                return _object(call, await self._subresources.rescale(target, lambda _: body, call.caller, options))
+                return _object_answer(
+                    call, await self._subresources.rescale(target, lambda _: body, call.caller, options)
+                )
             case ("scale", "patch"):
                 return await self._patch_scale(call)
         raise StatusError.method_not_allowed()
@@ -292,7 +294,7 @@ class Rest:
             return new
 
         value = await self._subresources.rescale(target, change, call.caller, options)
-        return _object(call, value)
+        return _object_answer(call, value)
 
     def _plain_body(self, call: Call) -> Object:
         try:
@@ -314,7 +316,7 @@ class Rest:
         return obj
 
 
-def _owner(
+def _owner_of_fields(
     kind: Kind, caller: Caller, options: WriteOptions, subresource: str = ""
 ) -> Callable[[Object, Object | None], None]:
     def own(new: Object, old: Object | None) -> None:
@@ -323,7 +325,7 @@ def _owner(
     return own
 
 
-def _object(call: Call, value: bytes, code: int = 200) -> Answer:
+def _object_answer(call: Call, value: bytes, code: int = 200) -> Answer:
     """Return an object or a Status in the shape that the client asked for."""
     answer = call.answer
     if not answer.shape:
@@ -334,13 +336,13 @@ def _object(call: Call, value: bytes, code: int = 200) -> Answer:
     if answer.of_list:
         raise StatusError(406, "NotAcceptable", "the requested object is not a list")
     if answer.shape == "Table":
-        table = to_table(call.target.kind, [obj], include=_include(call))
+        table = to_table(call.target.kind, [obj], include=_include_parameter(call))
         table["metadata"] = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         return Answer(answer.write(table), code)
     return Answer(answer.write(partial_metadata(obj)), code)
 
 
-def _include(call: Call) -> str:
+def _include_parameter(call: Call) -> str:
     """Return what the rows of a Table contain of their objects.
 
     Raises:

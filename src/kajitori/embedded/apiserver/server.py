@@ -127,10 +127,10 @@ class ApiServer:
         await self._store.durable(self._store.revision)
         if self._controllers is not None:
             await self._controllers.start()
-        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        server = web.Server(self._handle_request, access_log=None, handler_cancellation=True)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls(), backlog=4096)
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls_context(), backlog=4096)
         try:
             await site.start()
             if self._local_socket is not None:
@@ -163,7 +163,7 @@ class ApiServer:
         else:
             self.local_socket = str(path)
 
-    def _tls(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self._certificates.ca))
         context.load_cert_chain(self._certificates.server, self._certificates.server_key)
         context.verify_mode = ssl.CERT_OPTIONAL
@@ -181,7 +181,7 @@ class ApiServer:
 
     # --- one request -------------------------------------------------------------------------------------------------
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _handle_request(self, request: web.BaseRequest) -> web.StreamResponse:
         begun = time.perf_counter()
         labels = _Labels()
         code = 500
@@ -190,7 +190,7 @@ class ApiServer:
             code = response.status
         except StatusError as error:
             code = error.code
-            response = _status(request, error)
+            response = _status_response(request, error)
         except asyncio.CancelledError:
             code = _CLIENT_DISCONNECTED
             raise
@@ -199,7 +199,7 @@ class ApiServer:
             response = web.Response(status=_CLIENT_DISCONNECTED)
         except Exception as error:
             _log.exception("request failed: %s %s", request.method, request.path)
-            response = _status(request, StatusError.internal(f"{type(error).__name__}; see the server's log"))
+            response = _status_response(request, StatusError.internal(f"{type(error).__name__}; see the server's log"))
         finally:
             self._metrics.observe(labels.verb or request.method, labels.resource, code, time.perf_counter() - begun)
         return response
@@ -218,10 +218,10 @@ class ApiServer:
             refusal = self._authorizer.refusal(user, Attributes(request.method.lower(), path=path))
             if refusal:
                 raise StatusError(403, "Forbidden", f"forbidden: {refusal}", {})
-            return await self._other(request, path)
-        return await self._resource(request, target, user, labels)
+            return await self._answer_other_path(request, path)
+        return await self._answer_resource(request, target, user, labels)
 
-    async def _resource(
+    async def _answer_resource(
         self, request: web.BaseRequest, target: Target, user: User, labels: _Labels
     ) -> web.StreamResponse:
         query, headers = request.query, request.headers
@@ -289,9 +289,9 @@ class ApiServer:
 
     # --- other paths than those of resources -------------------------------------------------------------------------
 
-    async def _other(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+    async def _answer_other_path(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         if path in _HEALTH_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            return _plain("ok")
+            return _plain_response("ok")
         if path == "/metrics":
             body, content_type = self._metrics.expose()
             return web.Response(body=body, headers={"Content-Type": content_type})
@@ -304,7 +304,7 @@ class ApiServer:
             parts = path.strip("/").split("/")
             if parts[0] == "api" or (parts[0] == "apis" and len(parts) > 1 and is_built_in(self._registry, parts[1])):
                 raise StatusError.unknown_path()
-            return _plain("404 page not found\n", 404)
+            return _plain_response("404 page not found\n", 404)
         if request.method not in ("GET", "HEAD"):
             raise StatusError.method_not_allowed()
         if aggregated:
@@ -355,7 +355,7 @@ class ApiServer:
             case _:
                 body = None
         if body is None:
-            return _plain("404 page not found\n", 404)
+            return _plain_response("404 page not found\n", 404)
         return await _respond(request, Answer(body), Format(), [])
 
 
@@ -400,16 +400,16 @@ async def _respond(request: web.BaseRequest, done: Answer, answer: Format, warni
         headers["Content-Encoding"] = "gzip"
         headers["Vary"] = "Accept-Encoding"
     response = web.Response(body=body, status=done.code, headers=headers)
-    _warn(response, warnings)
+    _add_warnings(response, warnings)
     return response
 
 
-def _quoted(text: str) -> str:
+def _quoted_text(text: str) -> str:
     clean = "".join(character if character.isprintable() else " " for character in text)
     return '"' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _status(request: web.BaseRequest, error: StatusError) -> web.Response:
+def _status_response(request: web.BaseRequest, error: StatusError) -> web.Response:
     try:
         answer = negotiate(request.headers.get("Accept", ""), request.query, request.headers.get("User-Agent", ""))
     except StatusError:
@@ -419,15 +419,15 @@ def _status(request: web.BaseRequest, error: StatusError) -> web.Response:
         # The rest of the body is not read.
         headers["Connection"] = "close"
     response = web.Response(body=answer.write(error.body()), status=error.code, headers=headers)
-    _warn(response, error.warnings)
+    _add_warnings(response, error.warnings)
     return response
 
 
-def _warn(response: web.Response, warnings: list[str]) -> None:
+def _add_warnings(response: web.Response, warnings: list[str]) -> None:
     for warning in dict.fromkeys(warnings):
-        response.headers.add("Warning", f"299 - {_quoted(warning)}")
+        response.headers.add("Warning", f"299 - {_quoted_text(warning)}")
 
 
-def _plain(text: str, code: int = 200) -> web.Response:
+def _plain_response(text: str, code: int = 200) -> web.Response:
     headers = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
     return web.Response(body=text.encode(), status=code, headers=headers)

@@ -67,7 +67,7 @@ class StatusError(Exception):
             if name
             else f"{qualified(resource)} is forbidden: {why}"
         )
-        details = _details(resource, name)
+        details = _details_of(resource, name)
         if causes:
             details["causes"] = [one.as_dict() for one in causes]
         return cls(403, "Forbidden", what, details)
@@ -75,7 +75,7 @@ class StatusError(Exception):
     @classmethod
     def not_found(cls, resource: Resource, name: str) -> StatusError:
         """404: there is no object of that name."""
-        return cls(404, "NotFound", f'{qualified(resource)} "{name}" not found', details=_details(resource, name))
+        return cls(404, "NotFound", f'{qualified(resource)} "{name}" not found', details=_details_of(resource, name))
 
     @classmethod
     def unknown_path(cls) -> StatusError:
@@ -108,7 +108,7 @@ class StatusError(Exception):
     @classmethod
     def already_exists(cls, resource: Resource, name: str, *, generated: bool = False) -> StatusError:
         """409: the name is taken; `generated`: the server generated it."""
-        detail, details = f'{qualified(resource)} "{name}" already exists', _details(resource, name)
+        detail, details = f'{qualified(resource)} "{name}" already exists', _details_of(resource, name)
         if generated:
             detail += ", the server was not able to generate a unique name for the object"
             details["retryAfterSeconds"] = 1
@@ -118,7 +118,7 @@ class StatusError(Exception):
     def conflict(cls, resource: Resource, name: str, why: str = _MODIFIED) -> StatusError:
         """409: the object was changed meanwhile."""
         what = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
-        return cls(409, "Conflict", what, details=_details(resource, name))
+        return cls(409, "Conflict", what, details=_details_of(resource, name))
 
     @classmethod
     def check_preconditions(
@@ -195,7 +195,7 @@ def qualified(resource: Resource) -> str:
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
-def _details(resource: Resource, name: str) -> dict[str, Any]:
+def _details_of(resource: Resource, name: str) -> dict[str, Any]:
     details: dict[str, Any] = {"name": name} if name else {}
     if resource.group:
         details["group"] = resource.group

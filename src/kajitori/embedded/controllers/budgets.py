@@ -83,9 +83,9 @@ def desired_healthy(spec: BudgetSpec, expected_pods: int) -> int:
     """Return how many Pods have to be healthy. Percentages are rounded up, for both kinds of limit, as in
     Kubernetes."""
     if spec.max_unavailable is not None:
-        return max(0, expected_pods - _scaled(spec.max_unavailable, expected_pods))
+        return max(0, expected_pods - _scaled_value(spec.max_unavailable, expected_pods))
     if spec.min_available is not None:
-        return _scaled(spec.min_available, expected_pods)
+        return _scaled_value(spec.min_available, expected_pods)
     return max(0, expected_pods - 1)
 
 
@@ -115,7 +115,7 @@ def _still_evicted(budget: Budget, pods: Sequence[Pod], now: datetime) -> dict[s
     return evicted
 
 
-def _scaled(value: int | str, total: int) -> int:
+def _scaled_value(value: int | str, total: int) -> int:
     if isinstance(value, int):
         return value
     percent = value.removesuffix("%")

@@ -72,12 +72,12 @@ def actions(
     todo: list[Action] = []
     taken: set[str] = set()
     for key, claim in sorted(claims.items()):
-        todo += _protection(claim, key in in_use)
+        todo += _protection_actions(claim, key in in_use)
         if not claim.metadata.deletion_timestamp:
-            todo += _claim(claim, volumes, classes, taken)
+            todo += _claim_actions(claim, volumes, classes, taken)
     for _, volume in sorted(volumes.items()):
         if volume.metadata.name not in taken:
-            todo += _volume(volume, claims)
+            todo += _volume_actions(volume, claims)
     return todo
 
 
@@ -113,14 +113,14 @@ def is_ours(volume: PersistentVolume) -> bool:
 def requested_bytes(claim: Claim) -> int:
     """Return the size that the claim asks for; 0 if it can't be read."""
     asked = (claim.spec.resources.requests if claim.spec.resources else None) or {}
-    return _bytes(asked.get("storage", 0))
+    return _parsed_bytes(asked.get("storage", 0))
 
 
-def _claim(
+def _claim_actions(
     claim: Claim, volumes: Mapping[str, PersistentVolume], classes: Mapping[str, StorageClass], taken: set[str]
 ) -> list[Action]:
     if claim.spec.volume_name:
-        return _named(claim, volumes.get(claim.spec.volume_name), taken)
+        return _named_claim_actions(claim, volumes.get(claim.spec.volume_name), taken)
     own = [v for v in volumes.values() if _is_claimed_by(v, claim) and not v.metadata.deletion_timestamp]
     if own:
         chosen = min(own, key=lambda v: v.metadata.name)
@@ -130,47 +130,47 @@ def _claim(
         return [Action(ActionKind.BIND, claim, chosen)]
     waits = waits_for_consumer(claim, classes) and SELECTED_NODE not in (claim.metadata.annotations or {})
     if waits:
-        return [_pending(claim, "waiting for first consumer to be created before binding")]
+        return [_pending_action(claim, "waiting for first consumer to be created before binding")]
     name = class_of(claim, classes)
-    fitting = [v for v in volumes.values() if v.metadata.name not in taken and _fits(claim, v, name)]
+    fitting = [v for v in volumes.values() if v.metadata.name not in taken and _volume_fits(claim, v, name)]
     if fitting:
-        chosen = min(fitting, key=lambda v: (_bytes((v.spec.capacity or {}).get("storage", 0)), v.metadata.name))
+        chosen = min(fitting, key=lambda v: (_parsed_bytes((v.spec.capacity or {}).get("storage", 0)), v.metadata.name))
         taken.add(chosen.metadata.name)
         return [Action(ActionKind.RESERVE, claim, chosen)]
     found = classes.get(name)
     if found is not None and found.provisioner == PROVISIONER:
         if claim.spec.selector:
-            return [_pending(claim, "claim.spec.selector is not supported for volumes that are made on demand")]
+            return [_pending_action(claim, "claim.spec.selector is not supported for volumes that are made on demand")]
         if claim.spec.volume_mode == "Block":
-            return [_pending(claim, "volumes of this class are folders: volumeMode Block is not supported")]
+            return [_pending_action(claim, "volumes of this class are folders: volumeMode Block is not supported")]
         return [Action(ActionKind.PROVISION, claim)]
     if name and found is None:
-        return [_pending(claim, f'storageclass.storage.k8s.io "{name}" not found')]
+        return [_pending_action(claim, f'storageclass.storage.k8s.io "{name}" not found')]
     if found is not None and found.provisioner != NO_PROVISIONER:
         who = f"either by the external provisioner '{found.provisioner}' or manually by the system administrator"
-        return [_pending(claim, f"waiting for a volume to be created {who}")]
+        return [_pending_action(claim, f"waiting for a volume to be created {who}")]
     if found is not None:
         why = f'no persistent volumes available for this claim, and storage class "{name}" makes none'
-        return [_pending(claim, why)]
-    return [_pending(claim, "no persistent volumes available for this claim and no storage class is set")]
+        return [_pending_action(claim, why)]
+    return [_pending_action(claim, "no persistent volumes available for this claim and no storage class is set")]
 
 
-def _named(claim: Claim, volume: PersistentVolume | None, taken: set[str]) -> list[Action]:
+def _named_claim_actions(claim: Claim, volume: PersistentVolume | None, taken: set[str]) -> list[Action]:
     """Return the actions for a claim that names its volume, because it is bound or a user wrote the name."""
     bound = is_bound(claim)
     if volume is None:
         if bound:
             return [] if claim.status.phase == "Lost" else [Action(ActionKind.CLAIM_LOST, claim)]
-        return [_pending(claim, f'volume "{claim.spec.volume_name}" not found')]
+        return [_pending_action(claim, f'volume "{claim.spec.volume_name}" not found')]
     taken.add(volume.metadata.name)
     reference = volume.spec.claim_ref
-    if reference is None or (_names(reference.namespace, reference.name, claim) and not reference.uid):
+    if reference is None or (_names_claim(reference.namespace, reference.name, claim) and not reference.uid):
         return [Action(ActionKind.RESERVE, claim, volume)]
     if reference.uid != claim.metadata.uid:
         taken.discard(volume.metadata.name)
         if bound:
             return [] if claim.status.phase == "Lost" else [Action(ActionKind.CLAIM_LOST, claim)]
-        return [_pending(claim, f'volume "{volume.metadata.name}" already bound to a different claim.')]
+        return [_pending_action(claim, f'volume "{volume.metadata.name}" already bound to a different claim.')]
     if not bound:
         return [Action(ActionKind.BIND, claim, volume)]
     todo = [] if volume.status.phase == "Bound" else [Action(ActionKind.VOLUME_PHASE, volume=volume, text="Bound")]
@@ -179,7 +179,7 @@ def _named(claim: Claim, volume: PersistentVolume | None, taken: set[str]) -> li
     return todo
 
 
-def _volume(volume: PersistentVolume, claims: Mapping[tuple[str, str], Claim]) -> list[Action]:
+def _volume_actions(volume: PersistentVolume, claims: Mapping[tuple[str, str], Claim]) -> list[Action]:
     reference = volume.spec.claim_ref
     claim = claims.get((reference.namespace, reference.name)) if reference is not None else None
     owner_lives = claim is not None and reference is not None and reference.uid in ("", claim.metadata.uid)
@@ -189,12 +189,12 @@ def _volume(volume: PersistentVolume, claims: Mapping[tuple[str, str], Claim]) -
             return []
         return [_deletion_of(volume)]
     if reference is None or not reference.uid:
-        return _phase(volume, "Available")
+        return _phase_actions(volume, "Available")
     if owner_lives:
         return []
     if volume.spec.persistent_volume_reclaim_policy == "Delete" and is_ours(volume):
-        return [*_phase(volume, "Released"), Action(ActionKind.DESTROY, volume=volume)]
-    return _phase(volume, "Released")
+        return [*_phase_actions(volume, "Released"), Action(ActionKind.DESTROY, volume=volume)]
+    return _phase_actions(volume, "Released")
 
 
 def _deletion_of(volume: PersistentVolume) -> Action:
@@ -205,18 +205,18 @@ def _deletion_of(volume: PersistentVolume) -> Action:
     return Action(ActionKind.RELEASE_VOLUME, volume=volume)
 
 
-def _protection(claim: Claim, in_use: bool) -> list[Action]:
+def _protection_actions(claim: Claim, in_use: bool) -> list[Action]:
     held = CLAIM_PROTECTION in (claim.metadata.finalizers or ())
     if not claim.metadata.deletion_timestamp:
         return [] if held else [Action(ActionKind.PROTECT_CLAIM, claim)]
     return [Action(ActionKind.RELEASE_CLAIM, claim)] if held and not in_use else []
 
 
-def _pending(claim: Claim, why: str) -> Action:
+def _pending_action(claim: Claim, why: str) -> Action:
     return Action(ActionKind.CLAIM_PENDING, claim, text=why)
 
 
-def _phase(volume: PersistentVolume, phase: str) -> list[Action]:
+def _phase_actions(volume: PersistentVolume, phase: str) -> list[Action]:
     return [] if volume.status.phase == phase else [Action(ActionKind.VOLUME_PHASE, volume=volume, text=phase)]
 
 
@@ -225,16 +225,16 @@ def _is_claimed_by(volume: PersistentVolume, claim: Claim) -> bool:
     reference = volume.spec.claim_ref
     return (
         reference is not None
-        and _names(reference.namespace, reference.name, claim)
+        and _names_claim(reference.namespace, reference.name, claim)
         and reference.uid in ("", claim.metadata.uid)
     )
 
 
-def _names(namespace: str, name: str, claim: Claim) -> bool:
+def _names_claim(namespace: str, name: str, claim: Claim) -> bool:
     return (namespace, name) == (claim.metadata.namespace, claim.metadata.name)
 
 
-def _fits(claim: Claim, volume: PersistentVolume, class_name: str) -> bool:
+def _volume_fits(claim: Claim, volume: PersistentVolume, class_name: str) -> bool:
     spec = volume.spec
     if spec.claim_ref is not None or bool(volume.metadata.deletion_timestamp):
         return False
@@ -244,11 +244,11 @@ def _fits(claim: Claim, volume: PersistentVolume, class_name: str) -> bool:
         spec.storage_class_name == class_name
         and (spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
         and set(claim.spec.access_modes or ()) <= set(spec.access_modes or ())
-        and _bytes((spec.capacity or {}).get("storage", 0)) >= requested_bytes(claim)
+        and _parsed_bytes((spec.capacity or {}).get("storage", 0)) >= requested_bytes(claim)
     )
 
 
-def _bytes(quantity: str | int | float) -> int:
+def _parsed_bytes(quantity: str | int | float) -> int:
     try:
         return parse_memory_bytes(quantity)
     except QuantityError:

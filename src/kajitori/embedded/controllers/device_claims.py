@@ -56,9 +56,11 @@ class DeviceClaims(Controller):
             template = self._templates.items.get((namespace, entry.get("resourceClaimTemplateName") or ""))
             if entry["name"] in known or template is None:
                 continue
-            claim = self._existing(pod, entry["name"])
+            claim = self._existing_claim(pod, entry["name"])
             if claim is None:
-                created = await self.client.create(DEVICE_CLAIMS, _claim(pod, entry["name"], template.spec), namespace)
+                created = await self.client.create(
+                    DEVICE_CLAIMS, _claim_document(pod, entry["name"], template.spec), namespace
+                )
                 claim = created["metadata"]["name"]
             made.append({"name": entry["name"], "resourceClaimName": claim})
         if len(made) > len(known):
@@ -68,7 +70,7 @@ class DeviceClaims(Controller):
             except NotFound:
                 return
 
-    def _existing(self, pod: Pod, name: str) -> str | None:
+    def _existing_claim(self, pod: Pod, name: str) -> str | None:
         """Return the claim that an earlier process created for a Pod before it was killed; None if there is none."""
         for claim in self._claims.items.values():
             owner = claim.metadata.controller
@@ -88,7 +90,7 @@ class DeviceClaims(Controller):
             self.changed()
 
 
-def _claim(pod: Pod, name: str, template: Mapping[str, Any]) -> dict[str, Any]:
+def _claim_document(pod: Pod, name: str, template: Mapping[str, Any]) -> dict[str, Any]:
     namespace, pod_name = pod.key
     meta = template.get("metadata") or {}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod.metadata.uid, "controller": True}

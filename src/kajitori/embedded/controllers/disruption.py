@@ -99,8 +99,8 @@ class Disruption(Controller):
                 # An evicted Pod that still exists after a while counts as available again, though nothing changed.
                 if not budget.status.disrupted_pods and causes.isdisjoint(changed):
                     continue
-                pods = self._covered(namespace, uid, budget)
-                wanted = budgets.status(budget, pods, self.clock(), await self._expected(namespace, budget, pods))
+                pods = self._covered_pods(namespace, uid, budget)
+                wanted = budgets.status(budget, pods, self.clock(), await self._expected_pods(namespace, budget, pods))
                 if not budgets.is_same(budget, wanted):
                     await self._write(namespace, name, budget, wanted)
         except BaseException:
@@ -111,7 +111,7 @@ class Disruption(Controller):
         """Return the UID of the workload that these labels name; empty if they name none."""
         return (labels or {}).get(self._workload.uid_label, "") if self._workload is not None else ""
 
-    def _covered(self, namespace: str, workload_uid: str, budget: budgets.Budget) -> list[Pod]:
+    def _covered_pods(self, namespace: str, workload_uid: str, budget: budgets.Budget) -> list[Pod]:
         if budget.spec.selector is None:
             return []
         if workload_uid:
@@ -133,7 +133,7 @@ class Disruption(Controller):
         except errors.Conflict:
             self._note_budget((namespace, name), None, None)
 
-    async def _expected(self, namespace: str, budget: budgets.Budget, pods: Sequence[Pod]) -> int | None:
+    async def _expected_pods(self, namespace: str, budget: budgets.Budget, pods: Sequence[Pod]) -> int | None:
         """Return the number of Pods that the owners want; None if it does not matter or is not known.
 
         It is known if each Pod's controller is a workload that still exists.

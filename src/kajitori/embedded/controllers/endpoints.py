@@ -79,7 +79,7 @@ class Endpoints(Controller):
             self._pods_of[key[0]][key] = new
         for service_key in self._services_of[key[0]]:
             service = self._services.items.get(service_key)
-            if service is not None and (_selects(service, old) or _selects(service, new)):
+            if service is not None and (_service_selects(service, old) or _service_selects(service, new)):
                 self._mark_changed(service_key)
 
     def _see_slice(self, key: Key, old: slices.Slice | None, new: slices.Slice | None) -> None:
@@ -99,7 +99,7 @@ class Endpoints(Controller):
         self.changed()
 
 
-def _selects(service: slices.Service, pod: Pod | None) -> bool:
+def _service_selects(service: slices.Service, pod: Pod | None) -> bool:
     if pod is None or not service.spec.selector:
         return False
     labels = pod.metadata.labels or {}

@@ -100,15 +100,15 @@ class NodeLifecycle(Controller):
             ):
                 work.append(partial(self._declare_silent, node, written))
             if self._tainted.get(name) is not node:
-                work.append(partial(self._taint, node, moment))
+                work.append(partial(self._update_taints, node, moment))
             if not node_health.is_node_ready(node):
                 work += [
                     partial(self._mark_not_ready, pod, moment)
                     for pod in self._pods_on(name)
                     if node_health.is_ready(pod)
                 ]
-            work += [partial(self._evict, pod, moment) for pod in self._due(node, moment)]
-        work += [partial(self._collect, pod, moment) for pod in self._orphans(nodes, now)]
+            work += [partial(self._evict, pod, moment) for pod in self._due_pods(node, moment)]
+        work += [partial(self._collect, pod, moment) for pod in self._orphaned_pods(nodes, now)]
         await self._run_steps(work)
 
     async def _declare_silent(self, node: Node, written: list[dict[str, object]]) -> None:
@@ -120,7 +120,7 @@ class NodeLifecycle(Controller):
         about = About("Node", name, node.metadata.uid)
         self.events.emit(about, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
 
-    async def _taint(self, node: Node, moment: datetime) -> None:
+    async def _update_taints(self, node: Node, moment: datetime) -> None:
         wanted = node_health.wanted_taints(node, moment)
         if wanted is not None:
             taints = [taint.document() for taint in wanted]
@@ -138,7 +138,7 @@ class NodeLifecycle(Controller):
         }
         await self._patch_status(pod, {"conditions": [ready]})
 
-    def _due(self, node: Node, moment: datetime) -> Iterable[Pod]:
+    def _due_pods(self, node: Node, moment: datetime) -> Iterable[Pod]:
         taints = [t for t in node.spec.taints or () if t.effect == "NoExecute"]
         if not taints:
             return
@@ -161,7 +161,7 @@ class NodeLifecycle(Controller):
         await self.client.delete(PODS, name, namespace, uid=pod.metadata.uid)
         self.events.pod(pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}")
 
-    def _orphans(self, nodes: dict[str, Node], now: float) -> list[Pod]:
+    def _orphaned_pods(self, nodes: dict[str, Node], now: float) -> list[Pod]:
         found = node_health.orphans(self._pods.items.values(), nodes)
         gone = {pod.spec.node_name for pod in found if pod.spec.node_name and pod.spec.node_name not in nodes}
         self._gone_since = {name: self._gone_since.get(name, now) for name in gone}

@@ -122,7 +122,7 @@ def eviction_time(pod: Pod, taints: Iterable[Taint], seen_at: Callable[[Taint], 
         if taint.effect != "NoExecute":
             continue
         added = parse_time(taint.time_added or "") or seen_at(taint)
-        matching = [t for t in pod.spec.tolerations or () if _tolerates(t, taint)]
+        matching = [t for t in pod.spec.tolerations or () if _tolerates_taint(t, taint)]
         bounds = [t.toleration_seconds for t in matching if t.toleration_seconds is not None]
         if matching and not bounds:
             continue
@@ -172,6 +172,6 @@ def is_out_of_service(node: Node) -> bool:
     return not is_node_ready(node) and any(t.key == OUT_OF_SERVICE for t in node.spec.taints or ())
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def _tolerates_taint(toleration: Toleration, taint: Taint) -> bool:
     rule = taint_rules.Toleration(toleration.key, toleration.operator or "Equal", toleration.value, toleration.effect)
     return rule.tolerates(taint_rules.Taint(taint.key, taint.value, taint.effect))

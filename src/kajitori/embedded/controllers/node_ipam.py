@@ -91,16 +91,16 @@ class NodeIpam(Controller):
             given.written = True
         except errors.InvalidInput as cause:  # another program gave it one, which can't be changed
             log.warning("node %s does not take %s: %s", name, cidr, cause)
-            self._withdraw(name)
+            self._withdraw_range(name)
 
-    def _withdraw(self, name: str) -> None:
+    def _withdraw_range(self, name: str) -> None:
         self._given.pop(name, None)
         self._ranges.forget(name)
 
     def _see_node(self, key: Key, old: Node | None, new: Node | None) -> None:
         name = key[1]
         if new is None:
-            self._withdraw(name)
+            self._withdraw_range(name)
             self.changed()
         elif new.spec.pod_cidrs:
             self._given.pop(name, None)
@@ -108,7 +108,7 @@ class NodeIpam(Controller):
                 self._ranges.record(name, new.spec.pod_cidrs)
                 self._report_overlaps(new)
         elif (given := self._given.get(name)) is None or given.uid != new.metadata.uid:
-            self._withdraw(name)
+            self._withdraw_range(name)
             self.changed()
 
     def _see_pod(self, _key: Key, _old: Pod | None, new: Pod | None) -> None:

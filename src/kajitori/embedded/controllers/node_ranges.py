@@ -29,7 +29,7 @@ class NodeRanges:
             with contextlib.suppress(ValueError):
                 network = ip_network(cidr, strict=False)
                 if isinstance(network, IPv4Network):
-                    self._held[node] = self._numbers(network)
+                    self._held[node] = self._range_numbers(network)
         for number in self._held.get(node, ()):
             self._holders[number].add(node)
 
@@ -53,7 +53,7 @@ class NodeRanges:
         for node, text in addresses:
             with contextlib.suppress(ValueError):
                 address = IPv4Address(text)
-                number = self._number(int(address))
+                number = self._range_number(int(address))
                 if address in self.cluster and number not in self._holders:
                     used.setdefault(number, set()).add(node)
         return used
@@ -78,9 +78,12 @@ class NodeRanges:
         self.record(node, (str(given),))
         return given
 
-    def _numbers(self, network: IPv4Network) -> range:
-        first, last = self._number(int(network.network_address)), self._number(int(network.broadcast_address))
+    def _range_numbers(self, network: IPv4Network) -> range:
+        first, last = (
+            self._range_number(int(network.network_address)),
+            self._range_number(int(network.broadcast_address)),
+        )
         return range(max(0, first), min(self.count, last + 1))
 
-    def _number(self, address: int) -> int:
+    def _range_number(self, address: int) -> int:
         return (address - int(self.cluster.network_address)) >> self._shift

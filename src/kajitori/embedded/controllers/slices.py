@@ -67,32 +67,32 @@ def changes(service: Service | None, pods: Iterable[Pod], slices: Iterable[Slice
     groups: dict[str, dict[str, dict[str, Any]]] = {}
     group_ports: dict[str, tuple[str, list[dict[str, Any]]]] = {}
     for pod in sorted(pods, key=lambda p: p.metadata.name):
-        if not _belongs(pod, service):
+        if not _is_selected(pod, service):
             continue
         family = "IPv6" if ":" in pod.status.pod_ip else "IPv4"
-        ports = _ports(service, pod)
-        group = _group(family, ports)
+        ports = _endpoint_ports(service, pod)
+        group = _port_group(family, ports)
         group_ports[group] = (family, ports)
-        groups.setdefault(group, {})[pod.metadata.uid] = _endpoint(service, pod)
+        groups.setdefault(group, {})[pod.metadata.uid] = _endpoint_of(service, pod)
     if not groups:  # one empty slice shows that there are no endpoints
-        first = existing[0] if existing else Slice(ports=_ports(service, Pod()))
-        group = _group(first.address_type, first.ports or [])
+        first = existing[0] if existing else Slice(ports=_endpoint_ports(service, Pod()))
+        group = _port_group(first.address_type, first.ports or [])
         group_ports[group] = (first.address_type, first.ports or [])
         groups[group] = {}
 
     kept: dict[str, list[Slice]] = {}
     for s in existing:
-        kept.setdefault(_group(s.address_type, s.ports or []), []).append(s)
+        kept.setdefault(_port_group(s.address_type, s.ports or []), []).append(s)
     written: list[Change] = []
     taken = {s.metadata.name for s in existing}
     for group, wanted in groups.items():
         family, ports = group_ports[group]
-        written += _fill(service, family, ports, wanted, kept.pop(group, []), taken)
+        written += _fill_slices(service, family, ports, wanted, kept.pop(group, []), taken)
     leftovers = [s for group in kept.values() for s in group]
     return written + [Change(s.metadata.name, s) for s in leftovers]
 
 
-def _fill(
+def _fill_slices(
     service: Service,
     family: str,
     ports: list[dict[str, Any]],
@@ -120,18 +120,18 @@ def _fill(
         if not staying and (wanted or i > 0):
             written.append(Change(s.metadata.name, s))
         elif staying != (s.endpoints or []) or not _is_labelled(s, service):
-            written.append(Change(s.metadata.name, s, _body(service, s.metadata.name, family, ports, staying)))
+            written.append(Change(s.metadata.name, s, _slice_body(service, s.metadata.name, family, ports, staying)))
     while arriving or (not wanted and not contents):
         name = next(n for i in range(len(taken) + 1) if (n := f"{service.metadata.name}-{i}") not in taken)
         taken.add(name)
-        written.append(Change(name, None, _body(service, name, family, ports, arriving[:MAX_ENDPOINTS])))
+        written.append(Change(name, None, _slice_body(service, name, family, ports, arriving[:MAX_ENDPOINTS])))
         arriving = arriving[MAX_ENDPOINTS:]
         if not wanted:
             break
     return written
 
 
-def _body(
+def _slice_body(
     service: Service, name: str, family: str, ports: list[dict[str, Any]], endpoints: list[dict[str, Any]]
 ) -> dict[str, Any]:
     owner = {
@@ -148,7 +148,7 @@ def _body(
         "metadata": {
             "name": name,
             "namespace": service.metadata.namespace,
-            "labels": _labels(service),
+            "labels": _slice_labels(service),
             "ownerReferences": [owner],
         },
         "addressType": family,
@@ -157,7 +157,7 @@ def _body(
     }
 
 
-def _labels(service: Service) -> dict[str, str]:
+def _slice_labels(service: Service) -> dict[str, str]:
     labels = {LABEL_SERVICE: service.metadata.name, LABEL_MANAGED_BY: MANAGED_BY}
     if service.spec.cluster_ip == "None":
         labels[LABEL_HEADLESS] = ""
@@ -166,10 +166,10 @@ def _labels(service: Service) -> dict[str, str]:
 
 def _is_labelled(s: Slice, service: Service) -> bool:
     labels = s.metadata.labels or {}
-    return all(labels.get(key) == value for key, value in _labels(service).items())
+    return all(labels.get(key) == value for key, value in _slice_labels(service).items())
 
 
-def _belongs(pod: Pod, service: Service) -> bool:
+def _is_selected(pod: Pod, service: Service) -> bool:
     labels = pod.metadata.labels or {}
     selector = service.spec.selector or {}
     return (
@@ -180,7 +180,7 @@ def _belongs(pod: Pod, service: Service) -> bool:
     )
 
 
-def _endpoint(service: Service, pod: Pod) -> dict[str, Any]:
+def _endpoint_of(service: Service, pod: Pod) -> dict[str, Any]:
     serving = is_true(pod.status.conditions, "Ready")
     terminating = bool(pod.metadata.deletion_timestamp)
     endpoint: dict[str, Any] = {
@@ -203,7 +203,7 @@ def _endpoint(service: Service, pod: Pod) -> dict[str, Any]:
     return endpoint
 
 
-def _ports(service: Service, pod: Pod) -> list[dict[str, Any]]:
+def _endpoint_ports(service: Service, pod: Pod) -> list[dict[str, Any]]:
     """Return the Service's ports for this Pod: a port that a container names may differ among Pods."""
     ports = []
     for port in service.spec.ports or ():
@@ -226,7 +226,7 @@ def _named_port(pod: Pod, name: str, protocol: str) -> int | None:
     return next((p.container_port for p in declared if p.name == name and p.protocol == protocol), None)
 
 
-def _group(family: str, ports: Iterable[Mapping[str, Any]]) -> str:
+def _port_group(family: str, ports: Iterable[Mapping[str, Any]]) -> str:
     keys = sorted(
         (p.get("name") or "", p.get("port") or 0, p.get("protocol") or "TCP", p.get("appProtocol") or "") for p in ports
     )

@@ -86,7 +86,7 @@ class Provisioner(Controller):
         failure: errors.KajitoriError | None = None
         for action in found:
             try:
-                await self._do(action)
+                await self._perform(action)
             except (errors.NotFound, errors.Conflict) as cause:
                 log.debug("%s: overtaken by another change: %s", action.kind, cause)
             except errors.KajitoriError as cause:
@@ -97,7 +97,7 @@ class Provisioner(Controller):
         if failure is not None:
             raise failure
 
-    async def _do(self, action: Action) -> None:
+    async def _perform(self, action: Action) -> None:
         claim, volume = action.claim, action.volume
         if claim is not None and volume is not None:
             await self._do_with_both(action, claim, volume)
@@ -110,28 +110,28 @@ class Provisioner(Controller):
         match action.kind:
             case ActionKind.RESERVE:
                 version = {"resourceVersion": volume.metadata.resource_version}
-                patch = {"metadata": version, "spec": {"claimRef": _reference(claim)}}
+                patch = {"metadata": version, "spec": {"claimRef": _claim_reference(claim)}}
                 await self.client.patch(PERSISTENT_VOLUMES, volume.metadata.name, patch)
             case ActionKind.BIND:
                 notes = {claims.BIND_COMPLETED: "yes"}
                 if not claim.spec.volume_name:
                     notes[claims.BOUND_BY_CONTROLLER] = "yes"
                 meta = {"resourceVersion": claim.metadata.resource_version, "annotations": notes}
-                await self._patch(claim, {"metadata": meta, "spec": {"volumeName": volume.metadata.name}})
+                await self._patch_claim(claim, {"metadata": meta, "spec": {"volumeName": volume.metadata.name}})
             case ActionKind.CLAIM_BOUND:
                 status = {
                     "phase": "Bound",
                     "accessModes": volume.spec.access_modes,
                     "capacity": volume.spec.capacity,
                 }
-                await self._patch(claim, {"status": status}, "status")
+                await self._patch_claim(claim, {"status": status}, "status")
 
     async def _do_with_claim(self, action: Action, claim: Claim) -> None:
         match action.kind:
             case ActionKind.PROVISION:
-                await self._provision(claim)
+                await self._provision_volume(claim)
             case ActionKind.CLAIM_LOST:
-                await self._patch(claim, {"status": {"phase": "Lost"}}, "status")
+                await self._patch_claim(claim, {"status": {"phase": "Lost"}}, "status")
                 self._record_event(
                     claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data is lost!"
                 )
@@ -150,16 +150,16 @@ class Provisioner(Controller):
                 patch = {"status": {"phase": action.text}}
                 await self.client.patch(PERSISTENT_VOLUMES, volume.metadata.name, patch, subresource="status")
             case ActionKind.RELEASE_VOLUME:
-                await self._release(volume)
+                await self._release_volume(volume)
             case ActionKind.DESTROY:
                 if await self._is_claimed(volume):
                     return
                 await asyncio.to_thread(remove_folder, self.root, volume.metadata.name)
-                await self._release(volume)
+                await self._release_volume(volume)
                 with contextlib.suppress(errors.NotFound):
                     await self.client.delete(PERSISTENT_VOLUMES, volume.metadata.name)
 
-    async def _provision(self, claim: Claim) -> None:
+    async def _provision_volume(self, claim: Claim) -> None:
         """Create the folder first, since a volume that exists can be used at once."""
         name = claims.volume_name(claim)
         folder = self.root / name
@@ -181,13 +181,13 @@ class Provisioner(Controller):
                 "finalizers": [claims.VOLUME_PROTECTION],
             },
             "spec": {
-                "capacity": {"storage": _size(claim)},
+                "capacity": {"storage": _requested_size(claim)},
                 "accessModes": claim.spec.access_modes or ["ReadWriteOnce"],
                 "persistentVolumeReclaimPolicy": found.reclaim_policy or "Delete",
                 "storageClassName": found.metadata.name,
                 "volumeMode": "Filesystem",
                 "hostPath": {"path": str(folder), "type": ""},
-                "claimRef": _reference(claim),
+                "claimRef": _claim_reference(claim),
             },
         }
         with contextlib.suppress(errors.AlreadyExists):
@@ -205,7 +205,7 @@ class Provisioner(Controller):
             return False
         return claim.metadata.uid == reference.uid
 
-    async def _release(self, volume: PersistentVolume) -> None:
+    async def _release_volume(self, volume: PersistentVolume) -> None:
         held = volume.metadata.finalizers
         if claims.VOLUME_PROTECTION in held:
             kept = [f for f in held if f != claims.VOLUME_PROTECTION]
@@ -215,9 +215,9 @@ class Provisioner(Controller):
 
     async def _set_finalizers(self, claim: Claim, finalizers: list[str]) -> None:
         version = claim.metadata.resource_version
-        await self._patch(claim, {"metadata": {"resourceVersion": version, "finalizers": finalizers or None}})
+        await self._patch_claim(claim, {"metadata": {"resourceVersion": version, "finalizers": finalizers or None}})
 
-    async def _patch(self, claim: Claim, patch: Mapping[str, Any], subresource: str = "") -> None:
+    async def _patch_claim(self, claim: Claim, patch: Mapping[str, Any], subresource: str = "") -> None:
         meta = claim.metadata
         await self.client.patch(CLAIMS, meta.name, patch, meta.namespace, subresource=subresource)
 
@@ -259,7 +259,7 @@ def remove_folder(root: Path, name: str) -> None:
         raise errors.Unavailable(f"the folder of volume {name} can't be removed: {cause}") from cause
 
 
-def _reference(claim: Claim) -> dict[str, str]:
+def _claim_reference(claim: Claim) -> dict[str, str]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -269,7 +269,7 @@ def _reference(claim: Claim) -> dict[str, str]:
     }
 
 
-def _size(claim: Claim) -> str:
+def _requested_size(claim: Claim) -> str:
     asked = (claim.spec.resources.requests if claim.spec.resources else None) or {}
     size: str = msgspec.convert(asked.get("storage", "0"), str, strict=False)
     return size

@@ -355,7 +355,10 @@ class Kubelet:
     def summary(self) -> dict[str, object]:
         """Return the `/stats/summary` document. Blocks while the kernel counts pages."""
         return self._statistics.summary(
-            self.settings.node_name, list(self.workers.values()), self.context.machine.memory_bytes, self._available()
+            self.settings.node_name,
+            list(self.workers.values()),
+            self.context.machine.memory_bytes,
+            self._available_bytes(),
         )
 
     def running_containers(self) -> list[RunningContainer]:
@@ -364,10 +367,10 @@ class Kubelet:
 
     def resources(self) -> bytes:
         """Return the `/metrics/resource` document. Blocks while the kernel counts pages."""
-        held = max(0, self.context.machine.memory_bytes - self._available())
+        held = max(0, self.context.machine.memory_bytes - self._available_bytes())
         return resource_metrics.exposition(list(self.workers.values()), held)
 
-    def _available(self) -> int:
+    def _available_bytes(self) -> int:
         try:
             return self._available_memory()
         except (OSError, ValueError):

@@ -108,12 +108,12 @@ def container_request(container: Mapping[str, Any]) -> Request:
     resources = container.get("resources") or {}
     limits = resources.get("limits") or {}
     asked = limits | (resources.get("requests") or {})
-    return _amounts(asked)
+    return _amounts_of(asked)
 
 
 def container_limit(container: Mapping[str, Any]) -> Request:
     """Return the container's limits; a zero means no limit."""
-    return _amounts((container.get("resources") or {}).get("limits") or {})
+    return _amounts_of((container.get("resources") or {}).get("limits") or {})
 
 
 def pod_request(pod: Mapping[str, Any]) -> Request:
@@ -133,7 +133,7 @@ def pod_request(pod: Mapping[str, Any]) -> Request:
     together = sidecars
     for spec in main_containers(pod):
         together += container_request(spec)
-    overhead = _amounts(pod["spec"].get("overhead") or {})
+    overhead = _amounts_of(pod["spec"].get("overhead") or {})
     return (together | largest_step) + overhead
 
 
@@ -156,7 +156,7 @@ def qos_class(pod: Mapping[str, Any]) -> str:
     return "Guaranteed" if same else "Burstable"
 
 
-def _amounts(resources: Mapping[str, Any]) -> Request:
+def _amounts_of(resources: Mapping[str, Any]) -> Request:
     return Request(
         parse_cpu_millis(resources["cpu"]) if "cpu" in resources else 0,
         parse_memory_bytes(resources["memory"]) if "memory" in resources else 0,

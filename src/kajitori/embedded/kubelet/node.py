@@ -210,7 +210,7 @@ class NodeStatus:
             ),
             self._condition("DiskPressure", False, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure"),
             self._condition("PIDPressure", False, "KubeletHasInsufficientPID", "KubeletHasSufficientPID"),
-            self._ready(ready),
+            self._ready_condition(ready),
         ]
         return {
             "capacity": amounts,
@@ -233,7 +233,7 @@ class NodeStatus:
             },
         }
 
-    def _ready(self, ready: bool) -> dict[str, str]:
+    def _ready_condition(self, ready: bool) -> dict[str, str]:
         waiting = self._context.network.waiting
         condition = self._condition("Ready", ready and not waiting, "KubeletReady", "KubeletNotReady")
         if condition["status"] == "True":

@@ -101,7 +101,7 @@ class DeviceState:
         given = (pod.status.extended_resource_claim_status or {}).get("resourceClaimName", "")
         if (pod.metadata.namespace, given) in self.claims:  # from an earlier try, in which binding failed
             allocated.append((pod.metadata.namespace, given))
-        extended = () if given else tuple(self._extended(pod, nodes_with))
+        extended = () if given else tuple(self._extended_needs(pod, nodes_with))
         if not waiting and not allocated and not extended:
             return NOTHING
         return Needs(claims=tuple(waiting), allocated=tuple(allocated), extended=extended)
@@ -118,7 +118,7 @@ class DeviceState:
     def allocate(self, needs: Needs, node: str) -> dict[str, list[Device]] | None:
         """Return free devices of the node for every request, by the request's name; None if there are not enough."""
         devices = self.of_node(node)
-        taken = self._taken(node)
+        taken = self._taken_devices(node)
         found: dict[str, list[Device]] = {}
         known = {one.metadata.name: device_class(one) for one in self.classes.values()}
         for need in needs.all:
@@ -137,7 +137,7 @@ class DeviceState:
         """Return the devices of a node."""
         return node_devices([found for found in self.slices.values() if found.spec.node_name == node], ())
 
-    def _taken(self, node: str) -> dict[DeviceId, int]:
+    def _taken_devices(self, node: str) -> dict[DeviceId, int]:
         taken: dict[DeviceId, int] = {}
         defaults = default_shares(found for found in self.slices.values() if found.spec.node_name == node)
         shown = [taken_by(claim, defaults) for claim in self.claims.values()]
@@ -149,7 +149,7 @@ class DeviceState:
     def _devices_of(self, key: Key) -> list[DeviceId]:
         return devices_of(self.claims[key])
 
-    def _extended(self, pod: Pod, nodes_with: Mapping[str, bool]) -> Iterator[Need]:
+    def _extended_needs(self, pod: Pod, nodes_with: Mapping[str, bool]) -> Iterator[Need]:
         by_resource = {
             one.spec.extended_resource_name: one.metadata.name
             for one in sorted(self.classes.values(), key=lambda one: one.metadata.name, reverse=True)

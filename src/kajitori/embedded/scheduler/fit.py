@@ -156,10 +156,10 @@ def allocatable_of(node: Node) -> Amounts:
 def requests(spec: PodSpec) -> Amounts:
     """Return the resources that the scheduler counts for a Pod. Raises QuantityError."""
     return pod_amounts(
-        map(_requests, spec.containers),
-        ((_requests(one), one.restart_policy == "Always") for one in spec.init_containers or ()),
-        _amounts((spec.resources.requests if spec.resources is not None else None) or {}),
-        _amounts(spec.overhead or {}),
+        map(_container_requests, spec.containers),
+        ((_container_requests(one), one.restart_policy == "Always") for one in spec.init_containers or ()),
+        _amounts_of((spec.resources.requests if spec.resources is not None else None) or {}),
+        _amounts_of(spec.overhead or {}),
     )
 
 
@@ -171,7 +171,7 @@ def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = (), by_devices: Co
     spec = pod.spec
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required if affinity else None
-    unsupported = _unsupported(spec)
+    unsupported = _unsupported_fields(spec)
     try:
         amounts = requests(spec)
     except QuantityError as fault:
@@ -191,7 +191,8 @@ def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = (), by_devices: Co
 def term(written: NodeSelectorTerm) -> Term:
     """Return a node selector term in a hashable form."""
     return Term(
-        tuple(_expression(e) for e in written.match_expressions), tuple(_expression(f) for f in written.match_fields)
+        tuple(_expression_of(e) for e in written.match_expressions),
+        tuple(_expression_of(f) for f in written.match_fields),
     )
 
 
@@ -228,7 +229,7 @@ def choose_node(demand: Demand, nodes: Mapping[str, NodeState], order: Sequence[
         return Choice(message=f"0/{len(nodes)} nodes are available: {counted}.")
     if len(feasible) == 1:
         return Choice(feasible[0].name)
-    return Choice(min(feasible, key=lambda node: (_score(demand, node), node.name)).name)
+    return Choice(min(feasible, key=lambda node: (_score_of(demand, node), node.name)).name)
 
 
 def misfits(demand: Demand, node: NodeState) -> list[str]:
@@ -236,13 +237,13 @@ def misfits(demand: Demand, node: NodeState) -> list[str]:
 
     As in kube-scheduler, only the first failing filter is named, except that every missing resource is named.
     """
-    if node.unschedulable and not _tolerated(UNSCHEDULABLE, demand.tolerations):
+    if node.unschedulable and not _is_tolerated(UNSCHEDULABLE, demand.tolerations):
         return ["node(s) were unschedulable"]
     for taint in node.taints:
         if (
             taint.effect in HARD_EFFECTS
             and taint.key != UNSCHEDULABLE.key
-            and not _tolerated(taint, demand.tolerations)
+            and not _is_tolerated(taint, demand.tolerations)
         ):
             return [f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"]
     if not matches_node(demand, node.name, node.labels):
@@ -250,7 +251,7 @@ def misfits(demand: Demand, node: NodeState) -> list[str]:
     for terms in demand.volumes:
         if not any(t.matches(node.name, node.labels) for t in terms):
             return ["node(s) didn't match PersistentVolume's node affinity"]
-    if any(_collides(wanted, taken) for wanted in demand.ports for taken in node.ports):
+    if any(_ports_collide(wanted, taken) for wanted in demand.ports for taken in node.ports):
         return ["node(s) didn't have free ports for the requested pod ports"]
     faults = ["Too many pods"] if node.pods + 1 > node.max_pods else []
     for resource, quantity in demand.amounts:
@@ -266,10 +267,10 @@ def matches_node(demand: Demand, name: str, labels: Mapping[str, str]) -> bool:
     return demand.required is None or any(t.matches(name, labels) for t in demand.required)
 
 
-def _score(demand: Demand, node: NodeState) -> tuple[int, int, float]:
+def _score_of(demand: Demand, node: NodeState) -> tuple[int, int, float]:
     """Return the node's score, smaller is better: soft taints, preferred affinity, then the share of resources
     in use."""
-    soft = sum(t.effect == "PreferNoSchedule" and not _tolerated(t, demand.tolerations) for t in node.taints)
+    soft = sum(t.effect == "PreferNoSchedule" and not _is_tolerated(t, demand.tolerations) for t in node.taints)
     preferred = sum(weight for weight, wanted in demand.preferred if wanted.matches(node.name, node.labels))
     shares = [
         node.used.get(resource, 0) / node.allocatable[resource]
@@ -279,11 +280,11 @@ def _score(demand: Demand, node: NodeState) -> tuple[int, int, float]:
     return soft, -preferred, sum(shares)
 
 
-def _tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
+def _is_tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
     return any(t.tolerates(taint) for t in tolerations)
 
 
-def _collides(wanted: HostPort, taken: HostPort) -> bool:
+def _ports_collide(wanted: HostPort, taken: HostPort) -> bool:
     if wanted[0] != taken[0] or wanted[2] != taken[2]:
         return False
     return wanted[1] == taken[1] or "0.0.0.0" in (wanted[1], taken[1])
@@ -299,7 +300,7 @@ def _host_ports(spec: PodSpec) -> frozenset[HostPort]:
     return frozenset(ports)
 
 
-def _unsupported(spec: PodSpec) -> str:
+def _unsupported_fields(spec: PodSpec) -> str:
     asked = []
     if spec.affinity and spec.affinity.pod_affinity and spec.affinity.pod_affinity.required:
         asked.append("required pod affinity (spec.affinity.podAffinity)")
@@ -310,17 +311,17 @@ def _unsupported(spec: PodSpec) -> str:
     return f"the embedded cluster's binder does not support {', '.join(asked)}" if asked else ""
 
 
-def _requests(container: Container) -> Amounts:
+def _container_requests(container: Container) -> Amounts:
     """Return a container's requests. A limit without a request counts as the request, as in the API server's
     defaulting."""
     if container.resources is None:
         return {}
-    return _amounts({**(container.resources.limits or {}), **(container.resources.requests or {})})
+    return _amounts_of({**(container.resources.limits or {}), **(container.resources.requests or {})})
 
 
-def _amounts(quantities: Mapping[str, str | int | float]) -> Amounts:
+def _amounts_of(quantities: Mapping[str, str | int | float]) -> Amounts:
     return {resource: amount(resource, quantity) for resource, quantity in quantities.items()}
 
 
-def _expression(requirement: Requirement) -> Expression:
+def _expression_of(requirement: Requirement) -> Expression:
     return requirement.key, requirement.operator, tuple(requirement.values)

@@ -85,7 +85,7 @@ class Ledger:
                 self.note_change()
             return
         new = NodeState.of(node)
-        if old is not None and _same(old, new):
+        if old is not None and _is_same_node(old, new):
             return
         for placed in self._on_node.get(name, {}).values():
             new.take(placed.demand)
@@ -207,7 +207,7 @@ def _queue_order(pod: Pod) -> tuple[int, str, str, str]:
     return -(pod.spec.priority or 0), meta.creation_timestamp or "", meta.namespace, meta.name
 
 
-def _same(old: NodeState, new: NodeState) -> bool:
+def _is_same_node(old: NodeState, new: NodeState) -> bool:
     return (
         old.labels == new.labels
         and old.taints == new.taints

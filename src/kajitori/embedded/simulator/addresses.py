@@ -28,7 +28,7 @@ class NodeAddresses:
         held = self._holders.get(uid)
         if held is not None:
             return f"{self.prefix}{held}"
-        slot = self._slot(wanted)
+        slot = self._slot_of(wanted)
         if slot is None or slot in self._taken:
             slot = self._next_free()
         self._holders[uid] = slot
@@ -42,7 +42,7 @@ class NodeAddresses:
         if slot is not None:
             self._taken.discard(slot)
 
-    def _slot(self, address: str) -> int | None:
+    def _slot_of(self, address: str) -> int | None:
         last = address.removeprefix(self.prefix) if address.startswith(self.prefix) else ""
         return int(last) if last.isdigit() and FIRST <= int(last) <= LAST else None
 

@@ -27,7 +27,7 @@ class NodeUse:
         if uid not in self._taken:
             demand = demand_of(pod)
             self._taken[uid] = (pod.spec.node_name, demand)
-            self._node(pod.spec.node_name).take(demand)
+            self._node_state(pod.spec.node_name).take(demand)
 
     def release(self, uid: str) -> None:
         """Remove a Pod that has ended or is gone."""
@@ -40,7 +40,7 @@ class NodeUse:
         if pod.metadata.uid in self._taken:
             return None
         demand = demand_of(pod)
-        node = self._node(pod.spec.node_name)
+        node = self._node_state(pod.spec.node_name)
         if not matches_node(demand, node.name, labels):
             return (
                 "NodeAffinity",
@@ -61,7 +61,7 @@ class NodeUse:
             return "NodePorts", "Pod was rejected: Predicate NodePorts failed: a host port is taken"
         return None
 
-    def _node(self, name: str) -> NodeState:
+    def _node_state(self, name: str) -> NodeState:
         node = self._nodes.get(name)
         if node is None:
             node = NodeState(name, {}, (), False, self._allocatable, self._max_pods)

@@ -56,7 +56,7 @@ class Behaviour:
     def of(cls, annotations: Mapping[str, str]) -> Behaviour:
         """Read a Pod's annotations. Raises ValueError for one that can't be read."""
         values = {k.removeprefix(PREFIX): v for k, v in annotations.items() if k.startswith(PREFIX)}
-        duration = _seconds("duration", values["duration"]) if "duration" in values else None
+        duration = _parsed_seconds("duration", values["duration"]) if "duration" in values else None
         oom = values.get("oom") in ("true", "node")
         evicted = values.get("evict") == "true"
         try:
@@ -72,8 +72,8 @@ class Behaviour:
             node_out_of_memory=values.get("oom") == "node",
             evicted=evicted,
             message=values.get("message", "") if not oom and not evicted else "",
-            memory_bytes=_bytes("memory", values.get("memory", "0")),
-            start_delay_seconds=_seconds("start-delay", values.get("start-delay", "0")),
+            memory_bytes=_parsed_bytes("memory", values.get("memory", "0")),
+            start_delay_seconds=_parsed_seconds("start-delay", values.get("start-delay", "0")),
             pull_fails=values.get("image-pull") == "fail",
             ignores_sigterm=values.get("ignore-sigterm") == "true",
         )
@@ -109,14 +109,14 @@ def next_step(pod: Pod, now: datetime, address: str, host_address: str, refusal:
         return _being_deleted(pod, behaviour, now, writer, running)
     if pod.status.start_time is None and refusal is not None:
         return Step(writer.refused(*refusal))
-    deadline = _deadline(pod)
+    deadline = _active_deadline(pod)
     if deadline is not None and now >= deadline:
         return Step(writer.deadline_exceeded(running))
     step = _run_on(pod, behaviour, now, writer, running) if running is not None else _start(pod, behaviour, now, writer)
     return replace(step, wake_at=min(filter(None, (step.wake_at, deadline)), default=None))
 
 
-def _deadline(pod: Pod) -> datetime | None:
+def _active_deadline(pod: Pod) -> datetime | None:
     """Return when the Pod's active deadline ends it; it is counted from the start time that its node wrote."""
     taken_up = parse_time(pod.status.start_time or "")
     seconds = pod.spec.active_deadline_seconds
@@ -186,26 +186,26 @@ class _Writer:
         started = reason != "ContainerCreating"
         message = "simulated: the image can't be pulled" if "Pull" in reason else ""
         state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
-        return self._status(
+        return self._pod_status(
             "Pending" if self.pod.status.phase == "Pending" else "Running", state, False, first_seen, started=started
         )
 
     def running(self, first_seen: datetime, restarts: int) -> dict[str, Any]:
-        return self._status("Running", {"running": {"startedAt": self.moment}}, True, first_seen, restarts=restarts)
+        return self._pod_status("Running", {"running": {"startedAt": self.moment}}, True, first_seen, restarts=restarts)
 
     def backing_off(self, exit_code: int, reason: str, since: datetime, restarts: int) -> dict[str, Any]:
         """Return the status of containers that ended and will be restarted."""
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off before the next start"}}
-        last = self._terminated(exit_code, reason, since)
+        last = self._terminated_state(exit_code, reason, since)
         first_seen = parse_time(self.pod.status.start_time or "") or self.now
-        return self._status("Running", state, False, first_seen, restarts=restarts, last=last)
+        return self._pod_status("Running", state, False, first_seen, restarts=restarts, last=last)
 
     def ended(self, exit_code: int, reason: str, since: datetime) -> dict[str, Any]:
         phase = "Succeeded" if exit_code == 0 else "Failed"
         first_seen = parse_time(self.pod.status.start_time or "") or self.now
         restarts, _ = _last_end(self.pod)
-        state = self._terminated(exit_code, reason, since)
-        return self._status(phase, state, False, first_seen, restarts=restarts)
+        state = self._terminated_state(exit_code, reason, since)
+        return self._pod_status(phase, state, False, first_seen, restarts=restarts)
 
     def evicted(self, used_bytes: int, since: datetime) -> dict[str, Any]:
         """Return the status of an eviction; its message names only containers above their request, as a
@@ -237,13 +237,13 @@ class _Writer:
             "startTime": self.pod.status.start_time or self.moment,
         }
 
-    def _terminated(self, exit_code: int, reason: str, since: datetime) -> dict[str, Any]:
+    def _terminated_state(self, exit_code: int, reason: str, since: datetime) -> dict[str, Any]:
         terminated = {"startedAt": format_time(since), "finishedAt": self.moment}
         if self.termination_message and exit_code not in (SIGTERM_EXIT, SIGKILL_EXIT):
             terminated["message"] = self.termination_message
         return {"terminated": {"exitCode": exit_code, "reason": reason, **terminated}}
 
-    def _status(
+    def _pod_status(
         self,
         phase: str,
         state: dict[str, Any],
@@ -261,9 +261,9 @@ class _Writer:
             "startTime": format_time(first_seen),
             "hostIP": self.host_address,
             "hostIPs": [{"ip": self.host_address}],
-            "conditions": self._conditions(phase, ready, started),
+            "conditions": self._pod_conditions(phase, ready, started),
             "containerStatuses": [
-                self._container(c, before.get(c.name, {}), state, ready, restarts, last) for c in spec.containers
+                self._container_status(c, before.get(c.name, {}), state, ready, restarts, last) for c in spec.containers
             ],
         }
         if self.address:
@@ -275,7 +275,7 @@ class _Writer:
             ]
         return status
 
-    def _container(
+    def _container_status(
         self,
         container: Container,
         before: dict[str, Any],
@@ -301,7 +301,7 @@ class _Writer:
         self, container: Container, state: dict[str, Any], first_seen: datetime, started: bool
     ) -> dict[str, Any]:
         if container.restart_policy == "Always":
-            return self._container(container, {}, state, "running" in state, 0, None)
+            return self._container_status(container, {}, state, "running" in state, 0, None)
         done = {
             "terminated": {
                 "exitCode": 0,
@@ -311,9 +311,9 @@ class _Writer:
             }
         }
         waiting = {"waiting": {"reason": "PodInitializing"}}
-        return self._container(container, {}, done if started else waiting, started, 0, None)
+        return self._container_status(container, {}, done if started else waiting, started, 0, None)
 
-    def _conditions(self, phase: str, ready: bool, started: bool) -> list[dict[str, Any]]:
+    def _pod_conditions(self, phase: str, ready: bool, started: bool) -> list[dict[str, Any]]:
         """Return the kubelet's conditions, for a strategic merge that keeps those of other writers.
 
         A transition time moves only with the status.
@@ -339,7 +339,7 @@ class _Writer:
 _KUBELET_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
 
 
-def _seconds(name: str, text: str) -> float:
+def _parsed_seconds(name: str, text: str) -> float:
     if match := re.fullmatch(r"(\d{1,9})ms", text, re.ASCII):
         return int(match[1]) / 1000
     try:
@@ -348,7 +348,7 @@ def _seconds(name: str, text: str) -> float:
         raise ValueError(f"{PREFIX}{name}: {fault.message}") from None
 
 
-def _bytes(name: str, text: str) -> int:
+def _parsed_bytes(name: str, text: str) -> int:
     try:
         return parse_memory_bytes(text)
     except QuantityError as fault:

@@ -78,15 +78,15 @@ class KubeletApi:
     async def start(self, address: str) -> int:
         """Start to serve; return the port."""
         app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/stats/summary", self._stats)
-        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        app.router.add_get("/healthz", self._answer_health)
+        app.router.add_get("/stats/summary", self._answer_stats)
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._answer_logs)
         for path in ("exec", "attach", "run"):
             app.router.add_route("*", f"/{path}/{{namespace}}/{{pod}}/{{rest:.*}}", self._refuse)
         app.router.add_route("*", "/portForward/{namespace}/{pod}", self._refuse)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, address, 0, ssl_context=self._tls(address))
+        site = web.TCPSite(self._runner, address, 0, ssl_context=self._tls_context(address))
         await site.start()
         return int(self._runner.addresses[0][1])
 
@@ -94,7 +94,7 @@ class KubeletApi:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def _tls(self, address: str) -> ssl.SSLContext:
+    def _tls_context(self, address: str) -> ssl.SSLContext:
         if self._serving is None:
             context, self.fingerprint = _self_signed(address)
             return context
@@ -102,10 +102,10 @@ class KubeletApi:
         context.load_cert_chain(*self._serving)
         return context
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
+    async def _answer_health(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok")
 
-    async def _stats(self, request: web.Request) -> web.Response:
+    async def _answer_stats(self, request: web.Request) -> web.Response:
         asked = _NODE.match(request.headers.get("X-Forwarded-Uri", ""))
         if asked is None:
             text = "simulated nodes share this address: ask the API server, /api/v1/nodes/NAME/proxy/stats/summary\n"
@@ -113,7 +113,7 @@ class KubeletApi:
         node = asked[1]
         return web.json_response(summary(node, self._pods_of(node), datetime.now(UTC)))
 
-    async def _logs(self, request: web.Request) -> web.StreamResponse:
+    async def _answer_logs(self, request: web.Request) -> web.StreamResponse:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
         container = request.match_info["container"]
         pod = self._find_pod(namespace, name)

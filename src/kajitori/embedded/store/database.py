@@ -126,7 +126,7 @@ def _prepare(database: sqlite3.Connection, folder: Path) -> None:
     database.execute("PRAGMA journal_size_limit = 67108864")
     found = database.execute("PRAGMA user_version").fetchone()[0]
     tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    columns = _columns(database)
+    columns = _column_names(database)
     if found not in (0, FORMAT):
         if columns == (*COLUMNS, "checksum"):
             raise StoreDamaged(folder, f"the format in its header is {found}, not {FORMAT}")
@@ -141,14 +141,14 @@ def _prepare(database: sqlite3.Connection, folder: Path) -> None:
         with transaction(database):
             for statement in _SCHEMA:
                 database.execute(statement)
-        columns = _columns(database)
+        columns = _column_names(database)
     if columns[: len(COLUMNS)] != COLUMNS or (found and "meta" not in tables):
         raise StoreDamaged(folder, "its tables have unknown columns")
     if "checksum" not in columns:
         database.execute(_CHECKSUM)
 
 
-def _columns(database: sqlite3.Connection) -> tuple[str, ...]:
+def _column_names(database: sqlite3.Connection) -> tuple[str, ...]:
     return tuple(row[1] for row in database.execute("PRAGMA table_info(objects)"))
 
 

@@ -153,7 +153,7 @@ class Journal:
     def _write(self) -> None:
         while (work := self._queue.get()) is not None:
             if isinstance(work, Contents):
-                self._replace(work)
+                self._replace_contents(work)
                 continue
             error: Exception | None = None
             try:
@@ -179,7 +179,7 @@ class Journal:
             self._database.executemany(PUT, puts)
             self._database.execute(SET_REVISION, (events[-1].revision,))
 
-    def _replace(self, contents: Contents) -> None:
+    def _replace_contents(self, contents: Contents) -> None:
         try:
             self._database.close()
             kept = set_aside(self._folder)

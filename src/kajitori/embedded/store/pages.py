@@ -94,18 +94,18 @@ class _Pages:
 
     def rows(self) -> Rows:
         """Return the rows of all pages that are in use."""
-        free, is_whole = self._free()
+        free, is_whole = self._unused_pages()
         tables: list[Row] = []
         indexes: list[Row] = []
         damaged = list(self._damaged)
         for number, page in self._pages.items():
             if number in free or number in self._damaged:
                 continue
-            kind = page[_head(number)]
+            kind = page[_header_offset(number)]
             try:
                 if kind not in _KINDS:
                     raise _Unreadable
-                found = [self._cell(page, kind, start) for start in self._cells(page, number, kind)]
+                found = [self._read_cell(page, kind, start) for start in self._cell_offsets(page, number, kind)]
             except _Unreadable:
                 damaged.append(number)
                 continue
@@ -119,7 +119,7 @@ class _Pages:
         likely_of_indexes = [row for page in pages for row in self._any_cells(page, INDEX_LEAF)]
         return Rows(tables, indexes, likely_of_tables, likely_of_indexes, len(damaged), is_whole and self._log_is_whole)
 
-    def _free(self) -> tuple[set[int], bool]:
+    def _unused_pages(self) -> tuple[set[int], bool]:
         """Return the numbers of unused pages, and whether the list of them is complete."""
         found: set[int] = set()
         if 1 not in self._pages:
@@ -135,9 +135,9 @@ class _Pages:
             trunk = after
         return found, not trunk and len(found) == total
 
-    def _cells(self, page: bytes, number: int, kind: int) -> list[int]:
+    def _cell_offsets(self, page: bytes, number: int, kind: int) -> list[int]:
         """Return the offsets of the cells of a page."""
-        head = _head(number)
+        head = _header_offset(number)
         (count,) = struct.unpack_from(">H", page, head + 3)
         first = head + (12 if kind in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
         if first + 2 * count > self._size:
@@ -153,20 +153,20 @@ class _Pages:
             if not page[start] or not _begins_row(page, start, skip=2 if kind == TABLE_LEAF else 1):
                 continue
             with contextlib.suppress(_Unreadable):
-                yield self._cell(page, kind, start)
+                yield self._read_cell(page, kind, start)
 
-    def _cell(self, page: bytes, kind: int, at: int) -> Row:
+    def _read_cell(self, page: bytes, kind: int, at: int) -> Row:
         try:
             if kind == TABLE_INTERIOR:
-                return Row(_varint(page, at + 4)[0], ())
+                return Row(_read_varint(page, at + 4)[0], ())
             if kind == INDEX_INTERIOR:
                 at += 4
-            length, at = _varint(page, at)
+            length, at = _read_varint(page, at)
             rowid = 0
             if kind == TABLE_LEAF:
-                rowid, at = _varint(page, at)
-            payload = self._payload(page, at, length, of_table=kind == TABLE_LEAF)
-            values = tuple(_values(payload))
+                rowid, at = _read_varint(page, at)
+            payload = self._row_payload(page, at, length, of_table=kind == TABLE_LEAF)
+            values = tuple(_row_values(payload))
         except (IndexError, struct.error, UnicodeDecodeError) as error:
             raise _Unreadable from error
         if kind != TABLE_LEAF:
@@ -176,7 +176,7 @@ class _Pages:
             rowid = last
         return Row(rowid - (1 << 64) if rowid >= 1 << 63 else rowid, values)
 
-    def _payload(self, page: bytes, at: int, length: int, *, of_table: bool) -> bytes:
+    def _row_payload(self, page: bytes, at: int, length: int, *, of_table: bool) -> bytes:
         """Return the bytes of a row; those that do not fit on its page are on a chain of overflow pages."""
         if not 0 < length < min(_MOST_BYTES, self._size * len(self._pages)):
             raise _Unreadable
@@ -204,7 +204,7 @@ class _Pages:
         return b"".join(pieces)
 
 
-def _head(number: int) -> int:
+def _header_offset(number: int) -> int:
     """Return the offset of a page's own header: on the first page, the header of the file comes before it."""
     return 100 if number == 1 else 0
 
@@ -221,12 +221,12 @@ def _begins_row(page: bytes, at: int, *, skip: int) -> bool:
     return 4 < page[at] < 2 * _MOST_VALUES and page[at + 1] > 12 and page[at + 1] % 2 == 1
 
 
-def _values(payload: bytes) -> Iterator[Value]:
+def _row_values(payload: bytes) -> Iterator[Value]:
     """Return the values of a row."""
-    end, at = _varint(payload, 0)
+    end, at = _read_varint(payload, 0)
     kinds = []
     while at < end:
-        kind, at = _varint(payload, at)
+        kind, at = _read_varint(payload, at)
         kinds.append(kind)
     if at != end or not kinds or len(kinds) > _MOST_VALUES:
         raise _Unreadable
@@ -252,7 +252,7 @@ def _values(payload: bytes) -> Iterator[Value]:
         raise _Unreadable
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a number of one to nine bytes, and the offset behind it."""
     value = 0
     for position in range(8):

@@ -44,17 +44,17 @@ def repair(folder: Path) -> Repaired:
     try:
         journal = Journal(folder, lambda revision, error: None)
     except StoreDamaged as error:
-        return _repaired(folder, error)
+        return _repair_folder(folder, error)
     try:
         return Repaired(None, objects=len(journal.load().records))
     except StoreDamaged as error:
         damage = error
     finally:
         journal.close()
-    return _repaired(folder, damage)
+    return _repair_folder(folder, damage)
 
 
-def _repaired(folder: Path, damage: StoreDamaged) -> Repaired:
+def _repair_folder(folder: Path, damage: StoreDamaged) -> Repaired:
     lock = lock_folder(folder)
     try:
         with converted_errors(folder):
@@ -90,20 +90,20 @@ def salvaged(rows: Rows) -> Salvaged:
     exact: list[tuple[int, Record]] = []
     others: list[Record] = []
     for row in rows.of_tables:
-        if (record := _record(row)) is not None:
+        if (record := _intact_record(row)) is not None:
             if row.rowid in entries or row.rowid in likely_entries:
                 exact.append((row.rowid, record))
             else:
                 others.append(record)
     for row in rows.likely_of_tables:
-        record = _record(row)
+        record = _intact_record(row)
         named = (entries.get(row.rowid), likely_entries.get(row.rowid))
-        if record is not None and _key(record) in named:
+        if record is not None and _key_of(record) in named:
             exact.append((row.rowid, record))
-    records = _newest(record for _, record in exact)
+    records = _newest_records(record for _, record in exact)
     if rows.are_present:
         keys = set(entries.values())
-        for key, record in _newest(others).items():
+        for key, record in _newest_records(others).items():
             if rows.damaged_pages or key in keys:
                 records.setdefault(key, record)
     read = {rowid for rowid, _ in exact}
@@ -121,7 +121,7 @@ def _key_of_entry(row: Row) -> Key | None:
     return resource, namespace, name
 
 
-def _record(row: Row) -> Record | None:
+def _intact_record(row: Row) -> Record | None:
     """Return the object of a row if it is intact."""
     values = row.values if len(row.values) != 5 else (*row.values, None)
     if len(values) != 6 or not is_intact(values):
@@ -129,14 +129,14 @@ def _record(row: Row) -> Record | None:
     return Record(*values[:5])  # type: ignore[arg-type]  # checked by `is_intact`
 
 
-def _newest(records: Iterable[Record]) -> dict[Key, Record]:
+def _newest_records(records: Iterable[Record]) -> dict[Key, Record]:
     found: dict[Key, Record] = {}
     for record in records:
-        key = _key(record)
+        key = _key_of(record)
         if key not in found or found[key].revision < record.revision:
             found[key] = record
     return found
 
 
-def _key(record: Record) -> Key:
+def _key_of(record: Record) -> Key:
     return record.resource, record.namespace, record.name

@@ -71,7 +71,7 @@ class Store:
             loop = store._loop = asyncio.get_running_loop()
 
             def outcome(revision: int, error: Exception | None) -> None:
-                loop.call_soon_threadsafe(store._stored, revision, error)
+                loop.call_soon_threadsafe(store._on_stored, revision, error)
 
             def damaged(error: StoreDamaged) -> None:
                 with contextlib.suppress(RuntimeError):  # it has ended meanwhile
@@ -87,7 +87,7 @@ class Store:
             # not be assigned again.
             store._revision = store._durable = store._start = max(whole.revision + 1, store._start)
             for record in whole.records:
-                store._collection(record.resource).records[record.key] = record
+                store._collection_of(record.resource).records[record.key] = record
             for collection in store._collections.values():
                 collection.keys = sorted(collection.records)
             journal.start()
@@ -150,7 +150,7 @@ class Store:
         if revision >= self._revision:
             return self.records(resource, namespace)
         self.check_kept(resource, revision)
-        collection = self._collection(resource)
+        collection = self._collection_of(resource)
         records = {record.key: record for record in self.records(resource, namespace)}
         changed = False
         for event in reversed(collection.history):
@@ -172,7 +172,7 @@ class Store:
         Raises:
             Compacted: they are not.
         """
-        compacted = self._collection(resource).compacted
+        compacted = self._collection_of(resource).compacted
         if revision < compacted:
             raise Compacted(revision, compacted)
 
@@ -241,7 +241,7 @@ class Store:
         if collection is None or collection.records.get(expected.key) is not expected:
             raise Stale(repr(expected))
 
-    def _collection(self, resource: str) -> Collection:
+    def _collection_of(self, resource: str) -> Collection:
         collection = self._collections.get(resource)
         if collection is None:
             collection = self._collections[resource] = Collection(self._start)
@@ -251,7 +251,7 @@ class Store:
         if self._closed:
             raise NotStored("the store is closed")
         event = Event(kind, record, previous)
-        collection = self._collection(record.resource)
+        collection = self._collection_of(record.resource)
         if kind is DELETED:
             collection.remove(record.key)
         else:
@@ -284,7 +284,7 @@ class Store:
         self._in_flight = len(batch)
         self._journal.append(batch)
 
-    def _stored(self, revision: int, error: Exception | None) -> None:
+    def _on_stored(self, revision: int, error: Exception | None) -> None:
         """Handle the outcome of a batch, on the loop."""
         if error is not None:
             self._take_back(error)
@@ -378,7 +378,7 @@ class Store:
             Compacted: not all events after that revision are kept.
         """
         self.check_kept(resource, revision)
-        collection = self._collection(resource)
+        collection = self._collection_of(resource)
         key = (f"{namespace}/{name}" if namespace else name) if name else ""
         watcher = Watcher(resource, namespace, key, group if collection.group_of is not None else "", wanted)
         missed = []
@@ -388,22 +388,22 @@ class Store:
             if event.revision <= self._durable:
                 missed.append(event)
         for event in reversed(missed):
-            if _concerns(watcher, event):
+            if _event_concerns(watcher, event):
                 watcher.push(event)
         collection.add(watcher)
         return watcher
 
     def group_by(self, resource: str, group_of: Callable[[Record], str]) -> None:
         """Group the objects of a resource for their watchers. The group of a record never changes."""
-        self._collection(resource).group_of = group_of
+        self._collection_of(resource).group_of = group_of
 
     def unwatch(self, watcher: Watcher) -> None:
         """End a watcher."""
-        self._collection(watcher.resource).discard(watcher)
+        self._collection_of(watcher.resource).discard(watcher)
 
     def end_watches(self, resource: str) -> None:
         """End all watchers of a resource, which is no longer served."""
-        for watcher in self._collection(resource).all_watchers():
+        for watcher in self._collection_of(resource).all_watchers():
             watcher.close()
 
     def _publish(self, event: Event) -> None:
@@ -428,7 +428,7 @@ class Store:
         collection.compacted = event.revision
 
 
-def _concerns(watcher: Watcher, event: Event) -> bool:
+def _event_concerns(watcher: Watcher, event: Event) -> bool:
     if watcher.key:
         return event.record.key == watcher.key
     return not watcher.namespace or watcher.namespace == event.record.namespace

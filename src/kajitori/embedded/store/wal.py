@@ -74,7 +74,7 @@ class WriteAheadLog:
         covered = numpy.ascontiguousarray(numpy.concatenate([frames[:, :8], frames[:, _FRAME_HEADER.size :]], axis=1))
         big = sys.byteorder == "big" if self.head_is_bad else bool(magic & 1)
         words = covered.view(">u4" if big else "<u4").astype(numpy.uint32)
-        weights, power = _weights(words.shape[1] // 2)
+        weights, power = _checksum_weights(words.shape[1] // 2)
         sums = words @ numpy.array(weights, numpy.uint32).T  # modulo 2**32, as all of it
         found = []
         for number, (of_first, of_second) in enumerate(sums.tolist(), 1):
@@ -94,11 +94,11 @@ class WriteAheadLog:
         content = self._content
         magic, _, size, _, *salts, first, second = _WAL_HEADER.unpack_from(content)
         order = ">" if magic & 1 else "<"
-        self.head_is_bad = magic & ~1 != _WAL_MAGIC or (first, second) != _summed(
+        self.head_is_bad = magic & ~1 != _WAL_MAGIC or (first, second) != _checksum_of(
             struct.unpack(f"{order}6I", content[:24])
         )
         if self.head_is_bad:
-            size, salts = _likeliest(content)
+            size, salts = _likeliest_generation(content)
         self._salts = salts
         self.page_size = size
         frames: list[tuple[int, ...]] = []
@@ -110,7 +110,7 @@ class WriteAheadLog:
         self.commits = [number for number, frame in enumerate(frames, 1) if frame[1] and list(frame[2:4]) == salts]
 
 
-def _likeliest(content: bytes) -> tuple[int, list[int]]:
+def _likeliest_generation(content: bytes) -> tuple[int, list[int]]:
     """Return the page size and the two salts of this generation's frames if the log's header is damaged: the values on
     which most frames agree."""
     best: tuple[int, int, list[int]] = (0, 4096, [0, 0])
@@ -123,7 +123,7 @@ def _likeliest(content: bytes) -> tuple[int, list[int]]:
     return best[1], best[2]
 
 
-def _summed(words: Sequence[int]) -> tuple[int, int]:
+def _checksum_of(words: Sequence[int]) -> tuple[int, int]:
     """Compute the two sums of SQLite's checksum."""
     first = second = 0
     for even, odd in zip(words[::2], words[1::2], strict=True):
@@ -132,7 +132,7 @@ def _summed(words: Sequence[int]) -> tuple[int, int]:
     return first, second
 
 
-def _weights(pairs: int) -> tuple[list[list[int]], list[list[int]]]:
+def _checksum_weights(pairs: int) -> tuple[list[list[int]], list[list[int]]]:
     """Return the weights of each word in the two sums after a number of pairs, and the weights of the previous sums:
     the checksum is linear."""
     weights: list[list[int]] = [[], []]

@@ -99,7 +99,7 @@ async def _require_compatible(client: KubeClient) -> None:
         stored = await client.get(CUSTOM_RESOURCES, DEFINITION)
     except NotFound:
         return
-    old, new = _schema(stored), _schema(custom_resource_definition())
+    old, new = _stored_schema(stored), _stored_schema(custom_resource_definition())
     if not any(True for _ in breaks(old, new)):
         return
     faults = []
@@ -115,7 +115,7 @@ async def _require_compatible(client: KubeClient) -> None:
         )
 
 
-def _schema(definition: Object) -> dict[str, Any]:
+def _stored_schema(definition: Object) -> dict[str, Any]:
     (version,) = [version for version in definition["spec"]["versions"] if version["name"] == names.VERSION]
     schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return schema
@@ -163,7 +163,7 @@ async def _wait(client: KubeClient, workloads: Sequence[Identity], seconds: floa
     delay."""
     deadline, said, said_at = time.monotonic() + seconds, "", 0.0
     while True:
-        states = [await _progress(client, one) for one in workloads]
+        states = [await _progress_of(client, one) for one in workloads]
         text, now = "; ".join(map(str, states)), time.monotonic()
         if text != said or now - said_at > SAID_AGAIN_SECONDS:
             say(text)
@@ -177,7 +177,7 @@ async def _wait(client: KubeClient, workloads: Sequence[Identity], seconds: floa
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _progress(client: KubeClient, one: Identity) -> Progress:
+async def _progress_of(client: KubeClient, one: Identity) -> Progress:
     workload = await find(client, one)
     if workload is None:
         raise Conflict(f"{one.kind} {one.name} was deleted meanwhile", hint="run the command again")

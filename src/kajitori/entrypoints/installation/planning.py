@@ -55,7 +55,7 @@ class Plan:
 def rendered(options: InstallOptions) -> list[Object]:
     """Return the objects that would be applied to a new cluster, without asking a cluster. Secrets with keys are not
     among them."""
-    return in_order(_files(_settings(options, None), *_texts(options, None)))
+    return in_order(_objects_by_subject(_settings_of(options, None), *_policy_and_networks(options, None)))
 
 
 def with_client(options: InstallOptions, work: Callable[[KubeClient], Awaitable[T]]) -> T:
@@ -84,13 +84,13 @@ async def plan_of(
                 raise
             return None
 
-    found = await config_map(options.namespace or _settings(options, None).namespace, RECORD)
+    found = await config_map(options.namespace or _settings_of(options, None).namespace, RECORD)
     record = record_of(found) if found is not None else None
-    settings = _settings(options, record)
+    settings = _settings_of(options, record)
     stored = await config_map(settings.namespace, POLICY)
-    policy, networks = _texts(options, stored)
+    policy, networks = _policy_and_networks(options, stored)
     resolved = await with_alerts(client, settings)
-    files = _files(resolved, policy, networks) if with_teams else render(resolved, policy, networks)
+    files = _objects_by_subject(resolved, policy, networks) if with_teams else render(resolved, policy, networks)
     return Plan(settings, files, record)
 
 
@@ -112,7 +112,7 @@ async def with_alerts(client: Requester, settings: InstallSettings) -> InstallSe
     return settings.model_copy(update={"monitoring": settings.monitoring.model_copy(update={"alerts": form})})
 
 
-def _files(settings: InstallSettings, policy: str, networks: str) -> dict[str, list[Object]]:
+def _objects_by_subject(settings: InstallSettings, policy: str, networks: str) -> dict[str, list[Object]]:
     """Return all objects by subject, with those of the policy's teams. Raises InvalidInput if the policy is faulty."""
     teams = parse_policy(policy).teams
     if settings.gateway.enabled:
@@ -126,7 +126,7 @@ def _files(settings: InstallSettings, policy: str, networks: str) -> dict[str, l
     return files
 
 
-def _settings(options: InstallOptions, record: Record | None) -> InstallSettings:
+def _settings_of(options: InstallOptions, record: Record | None) -> InstallSettings:
     """Return the settings in the options; without any, the settings of the last installation."""
     if options.settings is not None:
         settings = parse_settings(options.settings.read_bytes())
@@ -144,7 +144,7 @@ def _settings(options: InstallOptions, record: Record | None) -> InstallSettings
     return settings
 
 
-def _texts(options: InstallOptions, stored: Object | None) -> tuple[str, str]:
+def _policy_and_networks(options: InstallOptions, stored: Object | None) -> tuple[str, str]:
     """Return policy and address registry from the options, else from the cluster, where operators edit them."""
     data = (stored or {}).get("data") or {}
     policy = options.policy.read_text() if options.policy is not None else data.get("policy.yaml", "{}\n")

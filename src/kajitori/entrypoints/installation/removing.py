@@ -74,7 +74,7 @@ def uninstall(options: InstallOptions, say: Say, *, delete_runs: bool) -> list[s
         kept = {one for one in plan.record.objects if one.kind == "Namespace" or _is_policy(one, plan.settings)}
         if not delete_runs:
             kept |= of_runs
-        gone = [one for one in (*plan.record.objects, *_secrets(plan.settings, delete_runs)) if one not in kept]
+        gone = [one for one in (*plan.record.objects, *_own_secrets(plan.settings, delete_runs)) if one not in kept]
         await apply(client, record_map(plan.settings, plan.record.objects, complete=False, version=plan.record.version))
         for one in sorted(gone, key=removal_order):
             if await remove(client, one):
@@ -83,7 +83,7 @@ def uninstall(options: InstallOptions, say: Say, *, delete_runs: bool) -> list[s
             raise Unavailable(f"{DEFINITION} is still being deleted", hint="run kaji uninstall again")
         left = await _user_data(client)
         await remove(client, Identity("", "ConfigMap", plan.settings.namespace, RECORD))
-        return _stays(plan, left, delete_runs=delete_runs)
+        return _what_stays(plan, left, delete_runs=delete_runs)
 
     return with_client(options, work)
 
@@ -122,7 +122,7 @@ async def _delete_runs(client: KubeClient, say: Say) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _stays(plan: Plan, left: Leftovers, *, delete_runs: bool) -> list[str]:
+def _what_stays(plan: Plan, left: Leftovers, *, delete_runs: bool) -> list[str]:
     """Return sentences about the objects that an uninstallation leaves."""
     spaces = " ".join(document["metadata"]["name"] for document in plan.files["namespace"])
     found = []
@@ -143,7 +143,7 @@ def _stays(plan: Plan, left: Leftovers, *, delete_runs: bool) -> list[str]:
     return found
 
 
-def _secrets(settings: InstallSettings, delete_runs: bool) -> list[Identity]:
+def _own_secrets(settings: InstallSettings, delete_runs: bool) -> list[Identity]:
     """Return the Secrets that an installation made."""
     found = [secret_id(SIGN_IN_SECRET, settings.namespace)]
     found += [secret_id(names.TICKETS_SECRET, settings.namespace)] if delete_runs else []

@@ -22,8 +22,8 @@ async def candidate(config: KubeConfig, namespace: str, identity: str) -> Leader
         with contextlib.suppress(Forbidden):  # the namespace may exist; if not, writing the Lease fails
             await ensure_namespace(client, namespace)
             await ensure_namespace(client, names.messages_namespace(namespace))
-    return Leadership(config, namespace, identity or _identity())
+    return Leadership(config, namespace, identity or _own_identity())
 
 
-def _identity() -> str:
+def _own_identity() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"

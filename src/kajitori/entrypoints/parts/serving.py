@@ -34,17 +34,17 @@ class Serving:
 
     def local_url(self, port: int) -> str:
         """Return the URL for commands on this machine."""
-        return self._url("127.0.0.1" if _is_any(self.host) else self.host, port)
+        return self._url_at("127.0.0.1" if _is_any(self.host) else self.host, port)
 
     def public_url(self, port: int) -> str:
         """Return the URL for members of runs, and for users on other machines if the server is open to them."""
-        return self._url(own_address() if _is_any(self.host) else self.host, port)
+        return self._url_at(own_address() if _is_any(self.host) else self.host, port)
 
     def authorities(self) -> str | None:
         """Return the authority's certificate as PEM; None for plain HTTP."""
         return self.ca.read_text() if self.ca is not None else None
 
-    def _url(self, host: str, port: int) -> str:
+    def _url_at(self, host: str, port: int) -> str:
         return http_url(host, port, tls=self.certificate is not None)
 
 
@@ -57,7 +57,9 @@ def serving_of(options: UpOptions, certificates: Certificates | None) -> Serving
     if is_loopback(options.host) or options.insecure_http:
         return Serving(options.host)
     made = certificates or ensure_certificates(options.data / "pki")
-    names = tuple(dict.fromkeys((*_addresses(options.host), socket.gethostname(), "localhost", "127.0.0.1", "::1")))
+    names = tuple(
+        dict.fromkeys((*_listen_addresses(options.host), socket.gethostname(), "localhost", "127.0.0.1", "::1"))
+    )
     certificate, key = issue_web(made, options.data / "web", names)
     return Serving(options.host, certificate, key, made.ca)
 
@@ -72,7 +74,7 @@ def own_address() -> str:
             return "127.0.0.1"
 
 
-def _addresses(host: str) -> tuple[str, ...]:
+def _listen_addresses(host: str) -> tuple[str, ...]:
     """Return the addresses of a server that listens at `host`: all of this machine's for an unspecified address."""
     if not _is_any(host):
         return (host,)

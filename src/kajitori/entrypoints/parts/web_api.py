@@ -140,7 +140,7 @@ def web_api(deps: ApiDependencies) -> Api:
     client, mirror, clock = deps.client, deps.mirror, deps.clock
     now, registry = deps.now or mirror.now, deps.registry or new_registry()
     cluster, metrics = ClusterView(mirror, deps.policy), ApiMetrics(registry)
-    callers = _callers(deps)
+    callers = _caller_parts(deps)
     outlook, hub, queue_rows = Outlook(mirror, cluster), RunHub(mirror), QueueRows(mirror, clock)
     return Api(
         client=client,
@@ -185,14 +185,14 @@ def web_api(deps: ApiDependencies) -> Api:
             agents=AgentTokens(client, mirror, deps.agent_account, clock),
         ),
         telemetry=TelemetryKeeper(deps.blobs, deps.history, now),
-        programs=_programs(deps),
+        programs=_program_parts(deps),
         process=ProcessParts(
             registry=registry, metrics=metrics, awaited=deps.awaited, install_command=deps.install_command
         ),
     )
 
 
-def _callers(deps: ApiDependencies) -> CallerParts:
+def _caller_parts(deps: ApiDependencies) -> CallerParts:
     client, limits = deps.client, deps.limits
     questions = Questions(limits, deps.clock)
     user_client = deps.user_client or (lambda token: client.as_bearer(token, user_agent=USER_AGENT))
@@ -204,7 +204,7 @@ def _callers(deps: ApiDependencies) -> CallerParts:
         uploads=Turns(UPLOADS_AT_ONCE, UPLOADS_PER_USER),
         logs=Slots(MAX_LOGS),
         sign_in=deps.sign_in,
-        browsers=_browsers(deps),
+        browsers=_browser_sessions(deps),
         board=Allowances(limits.board_reads, limits.board_reads_per_address),
     )
 
@@ -217,11 +217,11 @@ def _with_secret(deps: ApiDependencies) -> ApiDependencies:
     return replace(deps, browser_access=replace(access, cookie_secret=secrets.token_bytes(32)), shares_cookies=False)
 
 
-def _browsers(deps: ApiDependencies) -> BrowserSessions:
+def _browser_sessions(deps: ApiDependencies) -> BrowserSessions:
     return BrowserSessions(deps.sign_in, deps.browser_access, blobs=deps.blobs if deps.shares_cookies else None)
 
 
-def _programs(deps: ApiDependencies) -> ProgramParts:
+def _program_parts(deps: ApiDependencies) -> ProgramParts:
     access = deps.browser_access
     shared = (
         SharedRenewals(deps.blobs, access.cookie_secret) if deps.blobs is not None and deps.shares_cookies else None

@@ -58,18 +58,18 @@ def chart() -> dict[str, str]:
         f"templates/{name}.yaml": _GENERATED + template(documents, conditions) for name, documents in rendered.items()
     }
     files["templates/gateway.yaml"] = files["templates/gateway.yaml"].replace(_GENERATED, _GENERATED + _GATEWAY)
-    files["templates/alerts.yaml"] = _GENERATED + _alerts(settings)
-    files["templates/monitors.yaml"] = _GENERATED + _monitors(settings)
+    files["templates/alerts.yaml"] = _GENERATED + _alerts_template(settings)
+    files["templates/monitors.yaml"] = _GENERATED + _monitors_template(settings)
     files["crds/definition.yaml"] = _GENERATED + as_yaml([document for document in definition if "spec" in document])
     files["templates/certificates.yaml"] = _GENERATED + own_certificates(settings) + cert_manager_certificates()
     files["templates/sign-in.yaml"] = _GENERATED + sign_in_key()
     files["templates/_helpers.tpl"] = "{{- /* Made by docs/generate.py; edits here are lost. */ -}}\n" + _HELPERS
-    files["Chart.yaml"] = _GENERATED + as_yaml([_about()])
-    files["values.yaml"] = _GENERATED + _values()
+    files["Chart.yaml"] = _GENERATED + as_yaml([_chart_description()])
+    files["values.yaml"] = _GENERATED + _default_values()
     return files
 
 
-def _about() -> Mapping[str, str]:
+def _chart_description() -> Mapping[str, str]:
     return {
         "apiVersion": "v2",
         "name": "kajitori",
@@ -80,7 +80,7 @@ def _about() -> Mapping[str, str]:
     }
 
 
-def _alerts(settings: InstallSettings) -> str:
+def _alerts_template(settings: InstallSettings) -> str:
     """Return the alert rules in both forms. Helm renders the one that the cluster can read."""
     text = ""
     for form in ("prometheusRule", "configMap"):
@@ -90,7 +90,7 @@ def _alerts(settings: InstallSettings) -> str:
     return text
 
 
-def _monitors(settings: InstallSettings) -> str:
+def _monitors_template(settings: InstallSettings) -> str:
     """Return the objects that make Prometheus Operator read the metrics, if the cluster has it."""
     monitoring = settings.monitoring.model_copy(update={"alerts": "prometheusRule"})
     with_operator = settings.model_copy(update={"monitoring": monitoring})
@@ -101,7 +101,7 @@ def _monitors(settings: InstallSettings) -> str:
     return f'{{{{- if eq (include "kajitori.alerts" .) "prometheusRule" }}}}\n{text}{{{{- end }}}}\n'
 
 
-def _values() -> str:
+def _default_values() -> str:
     """Return the default settings, as the chart's values. The namespace is that of the release."""
     defaults: dict[str, Any] = InstallSettings().model_dump(by_alias=True, exclude={"namespace", "pod_security"})
     defaults["tls"]["issuer"] = {"name": "", "kind": "ClusterIssuer"}

@@ -54,8 +54,8 @@ def own_certificates(settings: InstallSettings) -> str:
         key: f'{{{{ index $agents.data "{key}" | default (b64enc $newAgents.{field}) }}}}'
         for key, field in fields.items()
     }
-    text = _secret(CA_SECRET, "", authority) + _secret(TLS_SECRET, "", {**parts, "ca.crt": trusted})
-    of_agents = _secret(TLS_SECRET, "-agents", {**agents, "ca.crt": trusted})
+    text = _secret_template(CA_SECRET, "", authority) + _secret_template(TLS_SECRET, "", {**parts, "ca.crt": trusted})
+    of_agents = _secret_template(TLS_SECRET, "-agents", {**agents, "ca.crt": trusted})
     text += f"{{{{- if .Values.agents.enabled }}}}\n{of_agents}{{{{- end }}}}\n"
     return _OWN_CERTIFICATES % {
         "ca": CA_SECRET,
@@ -63,7 +63,7 @@ def own_certificates(settings: InstallSettings) -> str:
         "names": f'{_name_arguments(settings.certificate_names)} "localhost"',
         "agents": _name_arguments(settings.agents_certificate_names),
         "secrets": text,
-        "renewal": _renewal(),
+        "renewal": _renewal_template(),
     }
 
 
@@ -73,7 +73,7 @@ def _name_arguments(names: Iterable[str]) -> str:
     return " ".join(f'(printf "{name}" .Release.Namespace)' for name in inside)
 
 
-def _secret(name: str, behind_namespace: str, data: Mapping[str, str]) -> str:
+def _secret_template(name: str, behind_namespace: str, data: Mapping[str, str]) -> str:
     """Return a Secret with expressions as values. Its namespace is the release's, followed by `behind_namespace`."""
     document = made("v1", "Secret", name, f"{{{{ .Release.Namespace }}}}{behind_namespace}", type="Opaque")
     lines = "".join(f"  {key}: {value}\n" for key, value in data.items())
@@ -83,10 +83,10 @@ def _secret(name: str, behind_namespace: str, data: Mapping[str, str]) -> str:
 def sign_in_key() -> str:
     """Return the template of the Secret with the key of browsers' sessions."""
     key = _kept_or_new("$old", SIGN_IN_KEY, "(randAlphaNum 64)")
-    return _SIGN_IN % {"secret": SIGN_IN_SECRET, "document": _secret(SIGN_IN_SECRET, "", {SIGN_IN_KEY: key})}
+    return _SIGN_IN % {"secret": SIGN_IN_SECRET, "document": _secret_template(SIGN_IN_SECRET, "", {SIGN_IN_KEY: key})}
 
 
-def _renewal() -> str:
+def _renewal_template() -> str:
     """Return the CronJob that renews the certificates, with its rights. It has rights in the namespace of agents only
     if there are agents."""
     settings = marked_settings(TlsSettings(certificates="own"))

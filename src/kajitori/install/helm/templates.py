@@ -52,15 +52,15 @@ _USERS = re.compile(r"( *)resourceNames:\n *{{- range .Values.gateway.users }}\n
 
 def conditions_of(settings: InstallSettings) -> dict[Identity, str]:
     """Return the objects that a value switches off, with that value. They are found by rendering without each value."""
-    everything = {identity(document) for document in _rendered(settings)}
+    everything = {identity(document) for document in _rendered_objects(settings)}
     found: dict[Identity, str] = {}
     for value, update in SWITCHES.items():
-        rest = {identity(document) for document in _rendered(settings.model_copy(update=update))}
+        rest = {identity(document) for document in _rendered_objects(settings.model_copy(update=update))}
         found |= dict.fromkeys(everything - rest, value)
     return found
 
 
-def _rendered(settings: InstallSettings) -> list[Object]:
+def _rendered_objects(settings: InstallSettings) -> list[Object]:
     return in_order(render(settings))
 
 
@@ -68,13 +68,13 @@ def template(objects: Iterable[Object], conditions: Mapping[Identity, str]) -> s
     """Return the template of these objects. An object that a value switches off has a condition around it."""
     text = ""
     for document in objects:
-        piece = "---\n" + _filled(as_yaml([document]))
+        piece = "---\n" + _fill_marks(as_yaml([document]))
         value = conditions.get(identity(document))
         text += f"{{{{- if .Values.{value} }}}}\n{piece}{{{{- end }}}}\n" if value else piece
     return text
 
 
-def _filled(text: str) -> str:
+def _fill_marks(text: str) -> str:
     """Replace the marks in rendered YAML by the chart's expressions, line by line."""
     escaped = text.replace("{{", '{{ "{{" }}')
     text = "\n".join(_with_conditions(escaped.splitlines())) + "\n"
@@ -85,7 +85,7 @@ def _filled(text: str) -> str:
 
 def _with_conditions(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines with their marks replaced, and with conditions around conditional entries."""
-    for value, (first, *more) in _entries(lines):
+    for value, (first, *more) in _conditional_groups(lines):
         indent = " " * _depth(first)
         if value:
             yield f"{indent}{{{{- if .Values.{value} }}}}"
@@ -95,7 +95,7 @@ def _with_conditions(lines: Iterable[str]) -> Iterator[str]:
             yield f"{indent}{{{{- end }}}}"
 
 
-def _entries(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+def _conditional_groups(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield groups of lines: a conditional list entry with the value on which it depends, or other lines without
     one."""
     entry: list[str] = []
@@ -154,12 +154,12 @@ def _expression(match: re.Match[str]) -> str:
         "quoted": lambda: f"{{{{ .Values.{value} | squote }}}}",
         "image": lambda: f'{{{{ include "kajitori.image" (list $ "{value}") }}}}',
         "namespace": lambda: "{{ .Release.Namespace }}",
-        "or": lambda: _default(value),
+        "or": lambda: _value_or_default(value),
     }
     return forms[kind]()
 
 
-def _default(value: str) -> str:
+def _value_or_default(value: str) -> str:
     if value == "store.secret":
         return '{{ .Values.store.secret | default "kajitori-store" }}'
     service, port = ("server", 8600) if value == "server.url" else ("relay", 8601)

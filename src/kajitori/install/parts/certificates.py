@@ -52,7 +52,7 @@ def issue(
     it.
     """
     changes = []
-    signs, signs_key, trusted, is_new = _authority(now, before)
+    signs, signs_key, trusted, is_new = _authority_of(now, before)
     if is_new:
         changes.append("a new authority: " + (_authority_fault(before, now)))
     issuer, issuer_key = signs, signs_key
@@ -76,7 +76,7 @@ def issue(
     return Issued(authority, trusted, parts, of_agents, tuple(changes))
 
 
-def _authority(now: datetime, before: Issued | None) -> tuple[x509.Certificate, x509.Key, bytes, bool]:
+def _authority_of(now: datetime, before: Issued | None) -> tuple[x509.Certificate, x509.Key, bytes, bool]:
     """Return the authority that signs, its key, all trusted certificates, and whether it is new."""
     if before is not None:
         try:

@@ -18,15 +18,15 @@ def namespaces(settings: InstallSettings) -> list[Object]:
     namespace of messages has no Pods. The namespace of agents allows the node's own network.
     """
     found = [
-        _namespace(settings.namespace, settings.pod_security),
-        _namespace(settings.messages_namespace, "restricted"),
+        _namespace_object(settings.namespace, settings.pod_security),
+        _namespace_object(settings.messages_namespace, "restricted"),
     ]
     if settings.agents.enabled:
-        found.append(_namespace(settings.agents_namespace, "privileged"))
+        found.append(_namespace_object(settings.agents_namespace, "privileged"))
     return found
 
 
-def _namespace(name: str, standard: str) -> Object:
+def _namespace_object(name: str, standard: str) -> Object:
     found = made("v1", "Namespace", name)
     found["metadata"]["labels"] |= {f"pod-security.kubernetes.io/{level}": standard for level in _LEVELS}
     return found
@@ -43,13 +43,16 @@ def network_policies(settings: InstallSettings) -> list[Object]:
     prometheus = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": settings.monitoring_namespace}}}
     found = [
         _network_policy(settings, "default", {}, None),
-        _network_policy(settings, "server", _selected("server"), [{"ports": _tcp(SERVER_PORT)}]),
+        _network_policy(settings, "server", _part_selector("server"), [{"ports": _tcp_ports(SERVER_PORT)}]),
         _network_policy(
-            settings, "controller", _selected("controller"), [{"from": [prometheus], "ports": _tcp(CONTROLLER_PORT)}]
+            settings,
+            "controller",
+            _part_selector("controller"),
+            [{"from": [prometheus], "ports": _tcp_ports(CONTROLLER_PORT)}],
         ),
     ]
     if settings.agents.enabled:
-        found.append(_network_policy(settings, "relay", _selected("relay"), [{"ports": _tcp(RELAY_PORT)}]))
+        found.append(_network_policy(settings, "relay", _part_selector("relay"), [{"ports": _tcp_ports(RELAY_PORT)}]))
     return found
 
 
@@ -60,11 +63,11 @@ def _network_policy(settings: InstallSettings, part: str, pods: Object, ingress:
     return made("networking.k8s.io/v1", "NetworkPolicy", f"kajitori-{part}", settings.namespace, spec=spec)
 
 
-def _selected(part: str) -> Object:
+def _part_selector(part: str) -> Object:
     return {"matchLabels": {"app.kubernetes.io/name": f"kajitori-{part}"}}
 
 
-def _tcp(port: int) -> list[Object]:
+def _tcp_ports(port: int) -> list[Object]:
     return [{"protocol": "TCP", "port": port}]
 
 
@@ -96,12 +99,12 @@ def flow_control(settings: InstallSettings) -> list[Object]:
     }
     return [
         made(_FLOW_CONTROL, "PriorityLevelConfiguration", "kajitori", spec={"type": "Limited", "limited": limited}),
-        _flow(settings, "kajitori", "kajitori", 800, everything),
-        _flow(settings, "kajitori-leader", "leader-election", 200, leases),
+        _flow_schema(settings, "kajitori", "kajitori", 800, everything),
+        _flow_schema(settings, "kajitori-leader", "leader-election", 200, leases),
     ]
 
 
-def _flow(settings: InstallSettings, name: str, level: str, precedence: int, what: Object) -> Object:
+def _flow_schema(settings: InstallSettings, name: str, level: str, precedence: int, what: Object) -> Object:
     accounts = {"kind": "ServiceAccount", "serviceAccount": {"namespace": settings.namespace, "name": "*"}}
     spec = {
         "priorityLevelConfiguration": {"name": level},

@@ -18,7 +18,7 @@ def team_objects(teams: Mapping[str, Team]) -> list[Object]:
         for namespace in team.namespaces_of(name):
             for role, groups in ((TEAM_VIEWER, team.viewers), (TEAM_USER, team.groups), (TEAM_LEAD, team.leads)):
                 if groups:
-                    found.append(_binding(name, namespace, role, groups))
+                    found.append(_role_binding(name, namespace, role, groups))
     return found
 
 
@@ -30,7 +30,7 @@ def is_left_over(binding: Mapping[str, Any], kept: Collection[Identity]) -> bool
     return is_of_team and identity(binding) not in kept
 
 
-def _binding(team: str, namespace: str, role: str, groups: Iterable[str]) -> Object:
+def _role_binding(team: str, namespace: str, role: str, groups: Iterable[str]) -> Object:
     reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}
     subjects = [{"apiGroup": RBAC, "kind": "Group", "name": group} for group in groups]
     name = f"{role}-{team}"

@@ -42,16 +42,16 @@ def monitors(settings: InstallSettings) -> list[Object]:
     if monitoring.alerts != "prometheusRule" or not monitoring.monitors:
         return []
     found = [
-        _monitor(settings, part, settings.namespace, port, f"{part}.{settings.namespace}.svc")
+        _pod_monitor(settings, part, settings.namespace, port, f"{part}.{settings.namespace}.svc")
         for part, port in (("server", "web"), ("controller", "metrics"))
     ]
     if settings.agents.enabled:
         (name,) = settings.agents_certificate_names
-        found.append(_monitor(settings, "agent", settings.agents_namespace, "metrics", name, own_labels=True))
+        found.append(_pod_monitor(settings, "agent", settings.agents_namespace, "metrics", name, own_labels=True))
     return found
 
 
-def _monitor(
+def _pod_monitor(
     settings: InstallSettings, part: str, namespace: str, port: str, name: str, *, own_labels: bool = False
 ) -> Object:
     """Return the PodMonitor of a part. `own_labels`: its metrics name namespaces and Pods themselves."""

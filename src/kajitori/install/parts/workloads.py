@@ -75,21 +75,21 @@ def server(settings: InstallSettings) -> list[Object]:
         "--log-format=json",
     ]
     probes = {
-        "startupProbe": _probe(settings, "/healthz", "web", periodSeconds=5, failureThreshold=60),
-        "readinessProbe": _probe(settings, "/readyz", "web", periodSeconds=5, timeoutSeconds=3),
-        "livenessProbe": _probe(settings, "/healthz", "web", periodSeconds=20, timeoutSeconds=5),
+        "startupProbe": _probe_spec(settings, "/healthz", "web", periodSeconds=5, failureThreshold=60),
+        "readinessProbe": _probe_spec(settings, "/readyz", "web", periodSeconds=5, timeoutSeconds=3),
+        "livenessProbe": _probe_spec(settings, "/healthz", "web", periodSeconds=20, timeoutSeconds=5),
     }
     files = _sign_in_files(settings) + _history_files(settings)
-    container = _container(settings, part, "server", arguments, {"web": SERVER_PORT}, probes, files=files)
+    container = _container_spec(settings, part, "server", arguments, {"web": SERVER_PORT}, probes, files=files)
     name = "kajitori-server"
     return [
         account(name, namespace, **_pull_secrets(settings)),
         bound(name, "ClusterRole", name, name, namespace),
         bound("kajitori-server-tickets", "Role", "kajitori-tickets", name, namespace, namespace),
         bound("kajitori-server-channels", "Role", "kajitori-channels", name, namespace, settings.messages_namespace),
-        _service(settings, "server", {"web": SERVER_PORT}, part.service),
-        _budget(settings, "server"),
-        _deployment(settings, part, "server", container, priority="system-cluster-critical", files=files),
+        _service_object(settings, "server", {"web": SERVER_PORT}, part.service),
+        _disruption_budget(settings, "server"),
+        _deployment_object(settings, part, "server", container, priority="system-cluster-critical", files=files),
     ]
 
 
@@ -110,13 +110,15 @@ def controller(settings: InstallSettings) -> list[Object]:
         "--log-format=json",
     ]
     probes = {
-        "readinessProbe": _probe(settings, "/readyz", "metrics", periodSeconds=5, timeoutSeconds=5),
-        "livenessProbe": _probe(
+        "readinessProbe": _probe_spec(settings, "/readyz", "metrics", periodSeconds=5, timeoutSeconds=5),
+        "livenessProbe": _probe_spec(
             settings, "/healthz", "metrics", periodSeconds=20, timeoutSeconds=10, failureThreshold=6
         ),
     }
     files = _history_files(settings)
-    container = _container(settings, part, "controller", arguments, {"metrics": CONTROLLER_PORT}, probes, files=files)
+    container = _container_spec(
+        settings, part, "controller", arguments, {"metrics": CONTROLLER_PORT}, probes, files=files
+    )
     container["env"] = [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     name = "kajitori-controller"
     return [
@@ -124,8 +126,8 @@ def controller(settings: InstallSettings) -> list[Object]:
         bound(name, "ClusterRole", name, name, namespace),
         bound("kajitori-controller-leader", "Role", "kajitori-leader", name, namespace, namespace),
         bound("kajitori-messenger", "Role", "kajitori-messenger", name, namespace, settings.messages_namespace),
-        _budget(settings, "controller"),
-        _deployment(settings, part, "controller", container, priority="system-cluster-critical", files=files),
+        _disruption_budget(settings, "controller"),
+        _deployment_object(settings, part, "controller", container, priority="system-cluster-critical", files=files),
     ]
 
 
@@ -142,18 +144,20 @@ def relay(settings: InstallSettings) -> list[Object]:
         "--log-format=json",
     ]
     probes = {
-        "startupProbe": _probe(settings, "/healthz", "web", periodSeconds=5, failureThreshold=60),
-        "readinessProbe": _probe(settings, "/healthz", "web", periodSeconds=5, timeoutSeconds=3),
-        "livenessProbe": _probe(settings, "/healthz", "web", periodSeconds=20, timeoutSeconds=5, failureThreshold=6),
+        "startupProbe": _probe_spec(settings, "/healthz", "web", periodSeconds=5, failureThreshold=60),
+        "readinessProbe": _probe_spec(settings, "/healthz", "web", periodSeconds=5, timeoutSeconds=3),
+        "livenessProbe": _probe_spec(
+            settings, "/healthz", "web", periodSeconds=20, timeoutSeconds=5, failureThreshold=6
+        ),
     }
-    container = _container(settings, part, "relay", arguments, {"web": RELAY_PORT}, probes, policy=False)
+    container = _container_spec(settings, part, "relay", arguments, {"web": RELAY_PORT}, probes, policy=False)
     name = "kajitori-relay"
     return [
         account(name, namespace, **_pull_secrets(settings)),
         bound(name, "ClusterRole", name, name, namespace),
-        _service(settings, "relay", {"web": RELAY_PORT}, "ClusterIP"),
-        _budget(settings, "relay"),
-        _deployment(settings, part, "relay", container, policy=False),
+        _service_object(settings, "relay", {"web": RELAY_PORT}, "ClusterIP"),
+        _disruption_budget(settings, "relay"),
+        _deployment_object(settings, part, "relay", container, policy=False),
     ]
 
 
@@ -222,8 +226,8 @@ def _agent_container(settings: InstallSettings) -> Object:
             {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
         ],
         "ports": [{"name": "metrics", "containerPort": AGENT_PORT, "hostPort": AGENT_PORT}],
-        "livenessProbe": _probe(settings, "/healthz", "metrics", initialDelaySeconds=60, periodSeconds=30),
-        "resources": _resources(agents.cpu, agents.memory, agents.memory_limit),
+        "livenessProbe": _probe_spec(settings, "/healthz", "metrics", initialDelaySeconds=60, periodSeconds=30),
+        "resources": _resource_requests(agents.cpu, agents.memory, agents.memory_limit),
         "securityContext": {
             **_RESTRICTED,
             "runAsUser": 0,
@@ -274,7 +278,7 @@ def renewal(settings: InstallSettings) -> list[Object]:
         **_pull_policy(settings),
         "command": ["kaji", "upgrade"],
         "args": ["--certificates", f"--namespace={namespace}"],
-        "resources": _resources("100m", "128Mi", "512Mi"),
+        "resources": _resource_requests("100m", "128Mi", "512Mi"),
         "securityContext": _RESTRICTED,
         "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
     }
@@ -298,7 +302,7 @@ def renewal(settings: InstallSettings) -> list[Object]:
 # ---------------------------------------------------------------------------------------------- shared by the parts
 
 
-def _deployment(
+def _deployment_object(
     settings: InstallSettings,
     part: PartSettings,
     name: str,
@@ -338,7 +342,7 @@ def _deployment(
     return made("apps/v1", "Deployment", f"kajitori-{name}", settings.namespace, spec=spec)
 
 
-def _container(
+def _container_spec(
     settings: InstallSettings,
     part: PartSettings,
     name: str,
@@ -365,7 +369,7 @@ def _container(
         **({"envFrom": credentials} if credentials else {}),
         "ports": [{"name": port_name, "containerPort": port} for port_name, port in ports.items()],
         **probes,
-        "resources": _resources(part.cpu, part.memory, part.memory_limit),
+        "resources": _resource_requests(part.cpu, part.memory, part.memory_limit),
         "securityContext": _RESTRICTED,
         "volumeMounts": mounts,
     }
@@ -442,24 +446,24 @@ def _tls_volume(settings: InstallSettings) -> list[Object]:
     return [{"name": "tls", "secret": {"secretName": TLS_SECRET}}] if settings.encrypts else []
 
 
-def _probe(settings: InstallSettings, path: str, port: str, **fields: int) -> Object:
+def _probe_spec(settings: InstallSettings, path: str, port: str, **fields: int) -> Object:
     scheme = {"scheme": "HTTPS"} if settings.encrypts else {}
     return {"httpGet": {"path": path, "port": port, **scheme}, **fields}
 
 
-def _service(settings: InstallSettings, name: str, ports: dict[str, int], kind: str) -> Object:
+def _service_object(settings: InstallSettings, name: str, ports: dict[str, int], kind: str) -> Object:
     listed = [{"name": port_name, "port": port, "targetPort": port_name} for port_name, port in ports.items()]
     spec = {"type": kind, "selector": {"app.kubernetes.io/name": f"kajitori-{name}"}, "ports": listed}
     return made("v1", "Service", name, settings.namespace, spec=spec)
 
 
-def _budget(settings: InstallSettings, name: str) -> Object:
+def _disruption_budget(settings: InstallSettings, name: str) -> Object:
     selector = {"matchLabels": {"app.kubernetes.io/name": f"kajitori-{name}"}}
     spec = {"maxUnavailable": 1, "selector": selector}
     return made("policy/v1", "PodDisruptionBudget", f"kajitori-{name}", settings.namespace, spec=spec)
 
 
-def _resources(cpu: str, memory: str, memory_limit: str) -> Object:
+def _resource_requests(cpu: str, memory: str, memory_limit: str) -> Object:
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory_limit}}
 
 

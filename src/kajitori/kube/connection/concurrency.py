@@ -151,7 +151,7 @@ class ConcurrencyLimiter:
     async def acquire(self) -> None:
         """Wait until one more request may begin, and count it."""
         if self._waiting or self.in_flight >= self.window.size:
-            await self._turn()
+            await self._wait_for_turn()
         else:
             self.in_flight += 1
         try:
@@ -172,7 +172,7 @@ class ConcurrencyLimiter:
             if turn is not None and not turn.done():
                 turn.set_result(None)
 
-    async def _turn(self) -> None:
+    async def _wait_for_turn(self) -> None:
         """Wait for a turn. `release` counts the request when it gives the turn."""
         precedence, number, turn = _precedence.get(), next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting.setdefault(precedence, OrderedDict())[number] = turn

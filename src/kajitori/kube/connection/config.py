@@ -134,12 +134,12 @@ class KubeConfig:
         first = paths[0]
         if not chosen:
             raise InvalidInput.one(str(first), "names no current-context", hint="choose one with `kubectl config use`")
-        _, entry = _named(documents, "contexts", "context", chosen)
-        cluster_path, cluster = _named(documents, "clusters", "cluster", str(entry.get("cluster", "")))
+        _, entry = _entry_named(documents, "contexts", "context", chosen)
+        cluster_path, cluster = _entry_named(documents, "clusters", "cluster", str(entry.get("cluster", "")))
         user_path: Path = first
         user: dict[str, Any] = {}
         if entry.get("user"):
-            user_path, user = _named(documents, "users", "user", str(entry["user"]))
+            user_path, user = _entry_named(documents, "users", "user", str(entry["user"]))
         return _build(entry, chosen, cluster_path, cluster, user_path, user)
 
 
@@ -164,7 +164,7 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _named(
+def _entry_named(
     documents: Sequence[tuple[Path, dict[str, Any]]], plural: str, singular: str, name: str
 ) -> tuple[Path, dict[str, Any]]:
     """Return the first entry with this name, as kubectl merges several files, and its file."""
@@ -216,21 +216,21 @@ def _build(
         server=parsed.server.rstrip("/"),
         credentials=Credentials(
             token=who.token or "",
-            token_file=_beside(user_path, who.token_file),
+            token_file=_resolved_path(user_path, who.token_file),
             username=who.username or "",
             password=who.password or "",
-            plugin=_plugin(user_path, user.get("exec")),
-            certificate_pem=_pem(who.client_cert_data, "client-certificate-data"),
-            key_pem=_pem(who.client_key_data, "client-key-data"),
-            certificate_file=_beside(user_path, who.client_cert),
-            key_file=_beside(user_path, who.client_key),
+            plugin=_exec_plugin(user_path, user.get("exec")),
+            certificate_pem=_pem_bytes(who.client_cert_data, "client-certificate-data"),
+            key_pem=_pem_bytes(who.client_key_data, "client-key-data"),
+            certificate_file=_resolved_path(user_path, who.client_cert),
+            key_file=_resolved_path(user_path, who.client_key),
             impersonate_user=str(user.get("as") or ""),
             impersonate_uid=str(user.get("as-uid") or ""),
             impersonate_groups=tuple(str(group) for group in user.get("as-groups") or ()),
         ),
         namespace=str(entry.get("namespace") or "default"),
-        ca_pem=_pem(parsed.certificate_auth_data, "certificate-authority-data"),
-        ca_file=_beside(cluster_path, parsed.certificate_auth),
+        ca_pem=_pem_bytes(parsed.certificate_auth_data, "certificate-authority-data"),
+        ca_file=_resolved_path(cluster_path, parsed.certificate_auth),
         insecure_skip_tls_verify=parsed.insecure,
         tls_server_name=str(cluster.get("tls-server-name") or ""),
         proxy_url=proxy_url,
@@ -238,7 +238,7 @@ def _build(
     )
 
 
-def _plugin(path: Path, doc: object) -> ExecPlugin | None:
+def _exec_plugin(path: Path, doc: object) -> ExecPlugin | None:
     if doc is None:
         return None
     if not isinstance(doc, dict) or not doc.get("command"):
@@ -248,7 +248,7 @@ def _plugin(path: Path, doc: object) -> ExecPlugin | None:
         raise Unsupported(f"credential plugin of version {version!r}", hint=f"known: {', '.join(_EXEC_VERSIONS)}")
     command = str(doc["command"])
     if os.sep in command:
-        command = str(_beside(path, command))
+        command = str(_resolved_path(path, command))
     return ExecPlugin(
         api_version=version,
         command=command,
@@ -260,12 +260,12 @@ def _plugin(path: Path, doc: object) -> ExecPlugin | None:
     )
 
 
-def _beside(path: Path, name: str | None) -> Path | None:
+def _resolved_path(path: Path, name: str | None) -> Path | None:
     """Return the path of a file named in a kubeconfig; a relative name starts at the kubeconfig's folder."""
     return path.expanduser().absolute().parent / Path(name).expanduser() if name else None
 
 
-def _pem(text: str | None, name: str) -> bytes:
+def _pem_bytes(text: str | None, name: str) -> bytes:
     if not text:
         return b""
     try:

@@ -64,15 +64,15 @@ class CredentialSource:
         Raises InvalidInput for files that cannot be used and Unauthenticated if a plugin fails.
         """
         current = self._current
-        if current is not None and current is not refused and not self._expired(current):
+        if current is not None and current is not refused and not self._is_expired(current):
             return current
         async with self._lock:
             current = self._current
-            if current is None or current is refused or self._expired(current):
+            if current is None or current is refused or self._is_expired(current):
                 self._current = current = await self._obtain()
             return current
 
-    def _expired(self, credential: Credential) -> bool:
+    def _is_expired(self, credential: Credential) -> bool:
         return credential.expires_at is not None and credential.expires_at - EXPIRY_MARGIN <= datetime.now(UTC)
 
     async def _obtain(self) -> Credential:
@@ -103,9 +103,9 @@ class CredentialSource:
         if who.impersonate_uid:
             headers.append(("Impersonate-Uid", who.impersonate_uid))
         headers += [("Impersonate-Group", group) for group in who.impersonate_groups]
-        return Credential(tuple(headers), self._tls(certificate, key), expires_at)
+        return Credential(tuple(headers), self._client_tls(certificate, key), expires_at)
 
-    def _tls(self, certificate: bytes, key: bytes) -> ssl.SSLContext | None:
+    def _client_tls(self, certificate: bytes, key: bytes) -> ssl.SSLContext | None:
         config, who = self._config, self._config.credentials
         if not config.server.startswith("https://"):
             return None
@@ -113,8 +113,8 @@ class CredentialSource:
         try:
             authorities = config.ca_pem or _read_bytes(config.ca_file)
             if not certificate and who.certificate_file is None:
-                return _anonymous(authorities, config.insecure_skip_tls_verify)
-            context = _context(authorities, config.insecure_skip_tls_verify)
+                return _shared_tls_context(authorities, config.insecure_skip_tls_verify)
+            context = _tls_context(authorities, config.insecure_skip_tls_verify)
             where = "kubeconfig client-certificate"
             _load_pair(context, certificate or _read_bytes(who.certificate_file), key or _read_bytes(who.key_file))
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -122,7 +122,7 @@ class CredentialSource:
         return context
 
 
-def _context(authorities: bytes, insecure: bool) -> ssl.SSLContext:
+def _tls_context(authorities: bytes, insecure: bool) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=authorities.decode("ascii") if authorities else None)
     if insecure:
         context.check_hostname = False
@@ -131,10 +131,10 @@ def _context(authorities: bytes, insecure: bool) -> ssl.SSLContext:
 
 
 @lru_cache(maxsize=8)
-def _anonymous(authorities: bytes, insecure: bool) -> ssl.SSLContext:
+def _shared_tls_context(authorities: bytes, insecure: bool) -> ssl.SSLContext:
     """Return the context of clients without a certificate. It is shared: creating one takes milliseconds, and
     connections are reused only under the same one."""
-    return _context(authorities, insecure)
+    return _tls_context(authorities, insecure)
 
 
 class ExecStatus(msgspec.Struct, rename="camel"):

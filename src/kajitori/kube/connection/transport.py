@@ -99,7 +99,7 @@ class Transport:
             return await self._connections_of.open()
         if self._http is None:
             self._http = aiohttp.ClientSession(
-                connector=self._connector(),
+                connector=self._new_connector(),
                 headers={"Accept-Encoding": "identity"},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=READ_BUFFER_BYTES,
@@ -109,7 +109,7 @@ class Transport:
             )
         return self._http
 
-    def _connector(self) -> aiohttp.BaseConnector:
+    def _new_connector(self) -> aiohttp.BaseConnector:
         """Return a connector that opens any number of connections; the limiter bounds them."""
         if self.config.local_socket:
             return aiohttp.UnixConnector(self.config.local_socket, limit=0)
@@ -164,7 +164,7 @@ class Transport:
         while True:
             tried += 1
             try:
-                return await self._once(method, path, params, body, headers, kind)
+                return await self._request_once(method, path, params, body, headers, kind)
             except (ApiError, ConnectionFailed) as error:
                 pause = self._retry.pause(
                     error,
@@ -179,7 +179,7 @@ class Transport:
                     raise
             await self._environment.sleep(pause)
 
-    async def _once(
+    async def _request_once(
         self, method: str, path: str, params: Params, body: bytes | None, headers: Mapping[str, str], kind: str
     ) -> bytes:
         http = await self.open()
@@ -187,14 +187,14 @@ class Transport:
         while True:
             refused, credential = credential, await self._credentials.get(refused=credential)
             async with self._limiter.slot(kind) as slot:
-                with self._translated():
+                with self._translated_failures():
                     async with http.request(
                         method,
-                        self._url(path),
+                        self._full_url(path),
                         params=params,
                         data=body,
                         timeout=self._timeout_of(method),
-                        **self._identity(credential, headers),
+                        **self._identity_arguments(credential, headers),
                     ) as response:
                         answer = await response.read()
                 self.clock.note(response.headers.get("Date"))
@@ -239,13 +239,13 @@ class Transport:
         credential: Credential | None = None
         while True:
             refused, credential = credential, await self._credentials.get(refused=credential)
-            with self._translated():
+            with self._translated_failures():
                 response = await http.get(
-                    self._url(path),
+                    self._full_url(path),
                     params=params,
                     timeout=timeout,
                     read_bufsize=buffer_bytes,
-                    **self._identity(credential, {"Accept": accept}),
+                    **self._identity_arguments(credential, {"Accept": accept}),
                 )
                 self.clock.note(response.headers.get("Date"))
                 if response.status < 400:
@@ -265,13 +265,13 @@ class Transport:
         while True:
             refused, credential = credential, await self._credentials.get(refused=credential)
             try:
-                with self._translated():
+                with self._translated_failures():
                     socket: aiohttp.ClientWebSocketResponse = await http.ws_connect(
-                        self._url(path).extend_query(list(_pairs(params))),
+                        self._full_url(path).extend_query(list(_parameter_pairs(params))),
                         protocols=(protocol,),
                         max_msg_size=0,
                         heartbeat=None,
-                        **self._identity(credential, {}),
+                        **self._identity_arguments(credential, {}),
                     )
             except _HandshakeRefused as refusal:
                 if refusal.status == 401 and refused is None and self._credentials.renewable:
@@ -297,8 +297,10 @@ class Transport:
         credential: Credential | None = None
         while True:
             refused, credential = credential, await self._credentials.get(refused=credential)
-            with self._translated():
-                response = await http.get(self._url(path), timeout=timeout, **self._identity(credential, headers))
+            with self._translated_failures():
+                response = await http.get(
+                    self._full_url(path), timeout=timeout, **self._identity_arguments(credential, headers)
+                )
                 if response.status == SWITCHING:
                     return Upgraded(response, end)
                 async with response:
@@ -329,10 +331,10 @@ class Transport:
         raise_for_status(status, b"", {})
         raise ConnectionFailed(f"the API server at {self.config.server} opened no WebSocket (HTTP {status})")
 
-    def _url(self, path: str) -> URL:
+    def _full_url(self, path: str) -> URL:
         return URL(self.config.server + path, encoded=True)
 
-    def _identity(self, credential: Credential, headers: Mapping[str, str]) -> dict[str, Any]:
+    def _identity_arguments(self, credential: Credential, headers: Mapping[str, str]) -> dict[str, Any]:
         """Return the arguments of every call to aiohttp: identity, TLS, proxy."""
         merged = CIMultiDict(headers)
         merged["User-Agent"] = self._user_agent
@@ -347,7 +349,7 @@ class Transport:
         return options
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated_failures(self) -> Iterator[None]:
         """Turn failures of the network into ConnectionFailed, with the address and a hint."""
         try:
             yield
@@ -463,5 +465,5 @@ def _without_secret(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def _pairs(params: Params) -> Iterator[tuple[str, str]]:
+def _parameter_pairs(params: Params) -> Iterator[tuple[str, str]]:
     yield from params.items() if isinstance(params, Mapping) else params

@@ -163,11 +163,11 @@ class Connection:
         """Open a stream; return its number and its SYN_STREAM frame."""
         number, self._next_stream = self._next_stream, self._next_stream + 2
         self._streams[number] = _Stream()
-        return number, _control(SYN_STREAM, 0, struct.pack(">IIH", number, 0, 0) + self._block(headers))
+        return number, _control_frame(SYN_STREAM, 0, struct.pack(">IIH", number, 0, 0) + self._header_block(headers))
 
     def reply(self, stream: int) -> bytes:
         """Accept a stream that the peer opened."""
-        return _control(SYN_REPLY, 0, struct.pack(">I", stream) + self._block({}))
+        return _control_frame(SYN_REPLY, 0, struct.pack(">I", stream) + self._header_block({}))
 
     def data(
         self, stream: int, data: bytes | memoryview, *, end: bool = False
@@ -191,16 +191,16 @@ class Connection:
         """Close both directions of a stream. Return no bytes if it is closed already."""
         if self._streams.pop(stream, None) is None:
             return b""
-        return _reset(stream, code)
+        return _reset_frame(stream, code)
 
     def ping(self) -> tuple[int, bytes]:
         """Return a ping's number and its frame. The peer's answer comes as `Ponged`."""
         number, self._next_ping = self._next_ping, (self._next_ping + 2) & 0xFFFF_FFFF
-        return number, _control(PING, 0, struct.pack(">I", number))
+        return number, _control_frame(PING, 0, struct.pack(">I", number))
 
     def go_away(self) -> bytes:
         """Announce that this side accepts no more streams."""
-        return _control(GO_AWAY, 0, struct.pack(">II", self._last_peer_stream, 0))
+        return _control_frame(GO_AWAY, 0, struct.pack(">II", self._last_peer_stream, 0))
 
     def is_open(self, stream: int) -> bool:
         """Return whether a direction of the stream is open."""
@@ -231,7 +231,7 @@ class Connection:
                 self._data_left -= len(piece)
                 self._take_data(piece, events)
                 continue
-            wanted = self._missing()
+            wanted = self._missing_bytes()
             piece = data[position : position + wanted]
             position += len(piece)
             self._partial += piece
@@ -239,7 +239,7 @@ class Connection:
                 self._take_partial(events)
         return events
 
-    def _missing(self) -> int:
+    def _missing_bytes(self) -> int:
         """Return the number of bytes that complete the head of a frame, or the control frame after its head."""
         if len(self._partial) < _HEAD_BYTES:
             return _HEAD_BYTES - len(self._partial)
@@ -287,28 +287,28 @@ class Connection:
     def _take_control(self, kind: int, flags: int, body: bytes, events: list[Event]) -> None:
         ends = bool(flags & FIN)
         if kind == SYN_STREAM:
-            number = _number(body, 10)
-            headers = self._headers(body[10:])
+            number = _leading_number(body, 10)
+            headers = self._parsed_headers(body[10:])
             self._take_opened(number, headers, ends, events)
         elif kind == SYN_REPLY:
-            number = _number(body, 4)
-            headers = self._headers(body[4:])
+            number = _leading_number(body, 4)
+            headers = self._parsed_headers(body[4:])
             self._take_reply(number, headers, ends, events)
         elif kind == HEADERS:  # ignored, but decompressed: all header blocks share one compression
-            _number(body, 4)
-            self._headers(body[4:])
+            _leading_number(body, 4)
+            self._parsed_headers(body[4:])
         elif kind == RST_STREAM:
-            number = _number(body, 8)
+            number = _leading_number(body, 8)
             if self._streams.pop(number, None) is not None:
                 events.append(StreamReset(number, int.from_bytes(body[4:8], "big")))
         elif kind == PING:
-            number = _number(body, 4, mask=0xFFFF_FFFF)
+            number = _leading_number(body, 4, mask=0xFFFF_FFFF)
             if number % 2 == self._next_ping % 2:
                 events.append(Ponged(number))
             else:
-                self._queued.append(_control(PING, 0, body[:4]))
+                self._queued.append(_control_frame(PING, 0, body[:4]))
         elif kind == GO_AWAY:
-            events.append(GoneAway(_number(body, 8)))
+            events.append(GoneAway(_leading_number(body, 8)))
         # SETTINGS and WINDOW_UPDATE concern flow control. Unknown kinds must be ignored.
 
     def _take_opened(self, number: int, headers: Mapping[str, str], ends: bool, events: list[Event]) -> None:
@@ -316,7 +316,7 @@ class Connection:
             raise ProtocolError(f"a stream of number {number} after {self._last_peer_stream}")
         self._last_peer_stream = number
         if len(self._streams) >= MAX_STREAMS:
-            self._queued.append(_reset(number, ResetCode.REFUSED_STREAM))
+            self._queued.append(_reset_frame(number, ResetCode.REFUSED_STREAM))
             return
         self._streams[number] = _Stream(receives=not ends)
         events.append(StreamOpened(number, headers, ends))
@@ -343,14 +343,14 @@ class Connection:
 
     # --- headers -----------------------------------------------------------------------------------------------------
 
-    def _block(self, headers: Mapping[str, str]) -> bytes:
+    def _header_block(self, headers: Mapping[str, str]) -> bytes:
         plain = [struct.pack(">I", len(headers))]
         for name, value in headers.items():
             for text in (name.lower().encode(), value.encode()):
                 plain += [struct.pack(">I", len(text)), text]
         return self._deflate.compress(b"".join(plain)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 
-    def _headers(self, block: bytes) -> dict[str, str]:
+    def _parsed_headers(self, block: bytes) -> dict[str, str]:
         try:
             plain = self._inflate.decompress(block, MAX_HEADER_BYTES + 1)
         except zlib.error as error:
@@ -387,16 +387,16 @@ def _parse_headers(plain: bytes) -> dict[str, str]:
     return found
 
 
-def _number(body: bytes, at_least: int, *, mask: int = _STREAM_MASK) -> int:
+def _leading_number(body: bytes, at_least: int, *, mask: int = _STREAM_MASK) -> int:
     """Return the number at the start of a control frame. Raises ProtocolError if the frame is too short."""
     if len(body) < at_least:
         raise ProtocolError(f"a control frame of {len(body)} bytes; its kind has {at_least}")
     return int.from_bytes(body[:4], "big") & mask
 
 
-def _control(kind: int, flags: int, body: bytes) -> bytes:
+def _control_frame(kind: int, flags: int, body: bytes) -> bytes:
     return struct.pack(">II", 1 << 31 | _VERSION << 16 | kind, flags << 24 | len(body)) + body
 
 
-def _reset(stream: int, code: ResetCode) -> bytes:
-    return _control(RST_STREAM, 0, struct.pack(">II", stream, code))
+def _reset_frame(stream: int, code: ResetCode) -> bytes:
+    return _control_frame(RST_STREAM, 0, struct.pack(">II", stream, code))

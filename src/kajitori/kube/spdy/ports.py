@@ -43,7 +43,7 @@ class PortChannel:
         try:
             data = await self._data.read(pass_on)
         except ConnectionResetError:
-            raise self._failure() from None
+            raise self._failure_of_connection() from None
         if not data:
             self._raise_refusal()
         return data
@@ -53,7 +53,7 @@ class PortChannel:
         try:
             await self._data.write(data)
         except ConnectionError:
-            raise self._failure() from None
+            raise self._failure_of_connection() from None
 
     async def end_writing(self) -> None:
         """End this side's direction; the program can still send. Does nothing if the connection is gone."""
@@ -76,6 +76,6 @@ class PortChannel:
         if message:
             raise PortUnreachable(f"{self._target} can't be reached: {message}")
 
-    def _failure(self) -> ConnectionFailed:
+    def _failure_of_connection(self) -> ConnectionFailed:
         self._raise_refusal()
         return ConnectionFailed(f"the connection to {self._target} broke", hint="try again")

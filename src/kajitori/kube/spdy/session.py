@@ -200,12 +200,12 @@ class Session:
         try:
             async with contextlib.aclosing(self._wire.pieces()) as pieces:
                 async for piece in pieces:
-                    self._heard()
+                    self._note_sign_of_life()
                     for event in self._connection.receive(piece):
                         self._take(event)
                     await self._send(self._connection.take_queued())
                     await self._has_room.wait()
-                    self._heard()
+                    self._note_sign_of_life()
         except ProtocolError as error:
             log.info("the peer of an exec or port-forward broke SPDY/3.1: %s", error)
         except ConnectionError:
@@ -281,13 +281,13 @@ class Session:
                 stream.give_up()
             self._streams.clear()
 
-    def _heard(self) -> None:
+    def _note_sign_of_life(self) -> None:
         if self._liveness is not None:
             self._liveness.heard(asyncio.get_running_loop().time())
 
     def _is_alive(self, liveness: PeerLiveness) -> bool:
         if not self._has_room.is_set():
-            self._heard()
+            self._note_sign_of_life()
         return not liveness.is_gone(asyncio.get_running_loop().time())
 
     def _take(self, event: Event) -> None:

@@ -36,7 +36,7 @@ class Wire(Protocol):
         """Close the connection after all bytes are sent."""
 
 
-def _buffer() -> memoryview:
+def _read_buffer() -> memoryview:
     return memoryview(mmap.mmap(-1, 2 * READ_BYTES))  # the kernel provides only the pages that are used
 
 
@@ -45,7 +45,7 @@ class TransportWire(asyncio.BufferedProtocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport
-        self._buffer = _buffer()
+        self._buffer = _read_buffer()
         self._filled = 0
         """Bytes of the buffer that hold unread pieces, or pieces that were read before them."""
         self._unread: collections.deque[memoryview] = collections.deque()
@@ -90,7 +90,7 @@ class TransportWire(asyncio.BufferedProtocol):
         if not self._unread and not self._is_lent:
             self._filled = 0
         elif self._filled == len(self._buffer):
-            self._buffer, self._filled = _buffer(), 0
+            self._buffer, self._filled = _read_buffer(), 0
         return self._buffer[self._filled : self._filled + READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -13,31 +13,31 @@ _DURATION = "apiserver_request_duration_seconds"
 _NO_STREAMS = 'subresource!~"log|exec|attach|portforward|proxy"'
 
 
-def _slow(verbs: str) -> str:
+def _slow_requests(verbs: str) -> str:
     selected = f'{_DURATION}_bucket{{verb=~"{verbs}",{_NO_STREAMS}}}'
     return f"histogram_quantile(0.99, sum by (verb, le) (rate({selected}[5m])))"
 
 
-def _latency(verb: str, *, fast: int, total: int) -> Example:
+def _latency_example(verb: str, *, fast: int, total: int) -> Example:
     """Return an example of `total` requests a minute: `fast` take less than a second, the others 40 to 60 s."""
     labels = f'verb="{verb}",resource="pods",subresource=""'
     return durations(_DURATION, labels, ("0.5", "40", "60"), fast=fast, total=total)
 
 
-def _failing(labels: str, failed: int) -> Example:
+def _failing_example(labels: str, failed: int) -> Example:
     """Return an example of 500 answered requests a minute, and `failed` others."""
     series = {f"{_REQUESTS}{{{labels}}}": f"0+{failed}x30", f'{_REQUESTS}{{code="200"}}': "0+500x30"}
     return Example(series=series, at="20m")
 
 
-def _writes(pods: int) -> Example:
+def _writes_example(pods: int) -> Example:
     """Return an example of 6,000 written Events a minute, and `pods` created Pods."""
     labels = 'verb="POST",code="201"'
     events, others = (f'{_REQUESTS}{{resource="{resource}",{labels}}}' for resource in ("events", "pods"))
     return Example(series={events: "0+6000x30", others: f"0+{pods}x30"}, at="20m")
 
 
-def _webhook(*, fast: int, total: int) -> Example:
+def _webhook_example(*, fast: int, total: int) -> Example:
     labels = 'name="pods.example.com",type="validating"'
     metric = "apiserver_admission_webhook_admission_duration_seconds"
     return durations(metric, labels, ("0.5", "2.5"), fast=fast, total=total)
@@ -69,8 +69,8 @@ API_SERVER = Group(
                 "Stop or limit this client. If it is Kajitori, look at `kajitori_controller_requests_at_a_time` and "
                 "at the priority level `kajitori`.",
             ),
-            fires=_failing('code="429",verb="LIST"', 10),
-            quiet=_failing('code="429",verb="LIST"', 4),
+            fires=_failing_example('code="429",verb="LIST"', 10),
+            quiet=_failing_example('code="429",verb="LIST"', 4),
         ),
         Alert(
             name="KubeApiFails",
@@ -86,12 +86,12 @@ API_SERVER = Group(
                 "Look at the alerts about etcd and webhooks first: they are the usual cause.",
                 "Read the API server's log for `timeout` and `etcdserver`.",
             ),
-            fires=_failing('code="504",verb="POST"', 40),
-            quiet=_failing('code="504",verb="POST"', 10),
+            fires=_failing_example('code="504",verb="POST"', 40),
+            quiet=_failing_example('code="504",verb="POST"', 10),
         ),
         Alert(
             name="KubeApiSlowWrites",
-            expr=f"{_slow('POST|PUT|PATCH|APPLY|DELETE')} > 1",
+            expr=f"{_slow_requests('POST|PUT|PATCH|APPLY|DELETE')} > 1",
             hold="10m",
             severity=Severity.WARNING,
             summary="kube-apiserver takes long for writes",
@@ -103,12 +103,12 @@ API_SERVER = Group(
                 f"Find the kind: `topk(5, histogram_quantile(0.99, sum by (resource, le) "
                 f'(rate({_DURATION}_bucket{{verb="POST"}}[5m]))))`.',
             ),
-            fires=_latency("POST", fast=50, total=60),
-            quiet=_latency("POST", fast=600, total=601),
+            fires=_latency_example("POST", fast=50, total=60),
+            quiet=_latency_example("POST", fast=600, total=601),
         ),
         Alert(
             name="KubeApiSlowReads",
-            expr=f"{_slow('GET')} > 1",
+            expr=f"{_slow_requests('GET')} > 1",
             hold="10m",
             severity=Severity.WARNING,
             summary="kube-apiserver takes long to read single objects",
@@ -119,12 +119,12 @@ API_SERVER = Group(
                 "Look at the API server's processor and memory, and at KubeApiRefusesForLoad.",
                 "Look for large LISTs at the same time: KubeApiSlowLists.",
             ),
-            fires=_latency("GET", fast=50, total=60),
-            quiet=_latency("GET", fast=600, total=601),
+            fires=_latency_example("GET", fast=50, total=60),
+            quiet=_latency_example("GET", fast=600, total=601),
         ),
         Alert(
             name="KubeApiSlowLists",
-            expr=f"{_slow('LIST')} > 30",
+            expr=f"{_slow_requests('LIST')} > 30",
             hold="10m",
             severity=Severity.WARNING,
             summary="kube-apiserver takes long for lists",
@@ -135,8 +135,8 @@ API_SERVER = Group(
                 f'Find the kind: `topk(5, sum by (resource, scope) (rate({_REQUESTS}{{verb="LIST"}}[5m])))`.',
                 "Find the client in the audit log, and make it watch instead (`resourceVersion=0`, informers).",
             ),
-            fires=_latency("LIST", fast=50, total=60),
-            quiet=_latency("LIST", fast=600, total=601),
+            fires=_latency_example("LIST", fast=50, total=60),
+            quiet=_latency_example("LIST", fast=600, total=601),
         ),
         Alert(
             name="KubeEventFlood",
@@ -155,8 +155,8 @@ API_SERVER = Group(
                 "Mend the object that they are about, or lower kube-apiserver's `--event-ttl`, or keep Events in an "
                 "etcd of their own (`--etcd-servers-overrides=/events#…`).",
             ),
-            fires=_writes(pods=1000),
-            quiet=_writes(pods=9000),
+            fires=_writes_example(pods=1000),
+            quiet=_writes_example(pods=9000),
         ),
         Alert(
             name="KubeWebhookSlow",
@@ -172,8 +172,8 @@ API_SERVER = Group(
                 "Look at the webhook's own Pods: too few replicas, no processor time, a restart.",
                 "Narrow its rules and `namespaceSelector`, and set `timeoutSeconds` to 2 or less.",
             ),
-            fires=_webhook(fast=10, total=60),
-            quiet=_webhook(fast=600, total=601),
+            fires=_webhook_example(fast=10, total=60),
+            quiet=_webhook_example(fast=600, total=601),
         ),
         Alert(
             name="KubeWebhookFails",

@@ -95,14 +95,18 @@ def rules(groups: Iterable[Group], runbook_url: str = "") -> dict[str, Any]:
     documentation.
     """
     base = runbook_url or "docs/operate/alerts.md"
-    return {"groups": [_group(group, base) for group in groups]}
+    return {"groups": [_rule_group(group, base) for group in groups]}
 
 
-def _group(group: Group, base: str) -> dict[str, Any]:
-    return {"name": group.name, "interval": GROUP_INTERVAL, "rules": [_rule(alert, base) for alert in group.alerts]}
+def _rule_group(group: Group, base: str) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "interval": GROUP_INTERVAL,
+        "rules": [_rule_document(alert, base) for alert in group.alerts],
+    }
 
 
-def _rule(alert: Alert, base: str) -> dict[str, Any]:
+def _rule_document(alert: Alert, base: str) -> dict[str, Any]:
     return {
         "alert": alert.name,
         "expr": " ".join(alert.expr.split()),
@@ -120,7 +124,7 @@ def promtool_tests(groups: Iterable[Group]) -> dict[str, Any]:
     """Return the tests of all alerts in promtool's format, for a rules file beside it: each fires for one example and
     is silent for the other."""
     tests = [
-        _test(alert, example, fires)
+        _promtool_test(alert, example, fires)
         for group in groups
         for alert in group.alerts
         for example, fires in ((alert.fires, True), (alert.quiet, False))
@@ -128,7 +132,7 @@ def promtool_tests(groups: Iterable[Group]) -> dict[str, Any]:
     return {"rule_files": [RULES_FILE], "evaluation_interval": _TEST_INTERVAL, "tests": tests}
 
 
-def _test(alert: Alert, example: Example, fires: bool) -> dict[str, Any]:
+def _promtool_test(alert: Alert, example: Example, fires: bool) -> dict[str, Any]:
     return {
         "name": f"{alert.name} {'fires' if fires else 'is silent'}",
         "interval": _TEST_INTERVAL,

@@ -11,7 +11,7 @@ _STEP_BUCKET = f"{of_controller.STEP_SECONDS}_bucket"
 _REQUEST_COUNT = f"{metrics.REQUEST_SECONDS}_count"
 
 
-def _queue(running: int) -> Example:
+def _queue_example(running: int) -> Example:
     """Return an example of a queue that starts nothing while this number of runs is running."""
     series = {
         of_controller.WAITING_RUNS: "3x60",
@@ -22,7 +22,7 @@ def _queue(running: int) -> Example:
     return Example(series=series, at="50m")
 
 
-def _messages(delivered: str) -> Example:
+def _messages_example(delivered: str) -> Example:
     """Return an example in which one message fails each minute."""
     series = {
         f'{of_controller.MESSAGES}{{outcome="failed"}}': "0+1x60",
@@ -32,7 +32,7 @@ def _messages(delivered: str) -> Example:
     return Example(series=series, at="50m")
 
 
-def _requests(failed: int) -> Example:
+def _requests_example(failed: int) -> Example:
     """Return an example of 90 answered requests a minute, and `failed` others."""
     series = {
         f'{_REQUEST_COUNT}{{status="503",route="/v1/runs"}}': f"0+{failed}x30",
@@ -121,8 +121,8 @@ PARTS = Group(
                 "If it should have started, look for errors in the leader's log, and report a bug with `kaji explain "
                 "-o json`.",
             ),
-            fires=_queue(running=0),
-            quiet=_queue(running=1),
+            fires=_queue_example(running=0),
+            quiet=_queue_example(running=1),
         ),
         Alert(
             name="KajitoriQueueSlow",
@@ -179,8 +179,8 @@ PARTS = Group(
                 "If nothing can be reached, look at the egress rules and the DNS of the controllers' Pods. At a site "
                 "with an HTTP proxy, name it in the policy (`notifications.proxy`).",
             ),
-            fires=_messages(delivered="5x60"),
-            quiet=_messages(delivered="0+1x60"),
+            fires=_messages_example(delivered="5x60"),
+            quiet=_messages_example(delivered="0+1x60"),
         ),
         Alert(
             name="KajitoriLogsLost",
@@ -234,8 +234,8 @@ PARTS = Group(
                 f'Find the call: `topk(5, sum by (route, status) (rate({_REQUEST_COUNT}{{status=~"5.."}}[5m])))`.',
                 "Read the Web API's log; each error has a code that the page about exit codes explains.",
             ),
-            fires=_requests(failed=10),
-            quiet=_requests(failed=1),
+            fires=_requests_example(failed=10),
+            quiet=_requests_example(failed=1),
         ),
         Alert(
             name="KajitoriPolicyFaulty",
@@ -270,7 +270,7 @@ PARTS = Group(
 _PROMISED, _USED = metrics.GUARANTEED, metrics.GUARANTEED_USED
 
 
-def _idle(waiting: int) -> Example:
+def _idle_example(waiting: int) -> Example:
     """Return an example of eight idle GPUs while this number of runs waits."""
     return Example(
         series={f'{metrics.GPUS_IDLE}{{type="h100"}}': "8x120", of_controller.WAITING_RUNS: f"{waiting}x120"}, at="90m"
@@ -287,7 +287,7 @@ def _without_progress(running: int) -> Example:
     return Example(series=series, at="15m")
 
 
-def _guarantee(used: int) -> Example:
+def _guarantee_example(used: int) -> Example:
     """Return an example of a team that waits, is guaranteed 64 GPUs, and uses this number of them."""
     labels = 'team="vision",type="h100",resource="gpus",instance="a"'
     series = {
@@ -372,8 +372,8 @@ CLUSTER = Group(
                 "`kaji gpus` shows guarantees with their use, and broken GPUs.",
                 "If guarantees are larger than the cluster, `kaji policy check --live` says so.",
             ),
-            fires=_guarantee(used=16),
-            quiet=_guarantee(used=64),
+            fires=_guarantee_example(used=16),
+            quiet=_guarantee_example(used=64),
         ),
         Alert(
             name="KajitoriGpusIdleWhileRunsWait",
@@ -388,8 +388,8 @@ CLUSTER = Group(
                 "`kaji idle --all-users` shows the runs, since when they are idle, and what their owners answered.",
                 "`kaji park RUN` frees the GPUs of a run and keeps its checkpoint.",
             ),
-            fires=_idle(waiting=2),
-            quiet=_idle(waiting=0),
+            fires=_idle_example(waiting=2),
+            quiet=_idle_example(waiting=0),
         ),
         Alert(
             name="KajitoriRunStuck",

@@ -71,7 +71,7 @@ def test_a_card_that_hangs_keeps_no_sample_waiting(tmp_path: Path, monkeypatch: 
         answers.wait()
         return {"link.rate": 400.0}
 
-    monkeypatch.setattr(ports, "_values", hang)
+    monkeypatch.setattr(ports, "_readings_of", hang)
     monkeypatch.setattr(ports, "PATIENCE_SECONDS", 0.0)
     found = Ports(tmp_path)
     assert [found.read(EVERY_SECONDS * number) for number in range(3)] == [{}, {}, {}]

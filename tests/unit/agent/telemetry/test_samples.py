@@ -337,7 +337,7 @@ def test_processor_time_of_ended_processes_still_counts() -> None:
 def test_the_program_comes_before_other_processes_of_its_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the one with $KAJI_METRICS; the pause process is left out."""
     (tmp_path / "cgroup.procs").write_text("10\n11\n12\n")
-    monkeypatch.setattr(pod_members, "_command", {10: "pause", 11: "sidecar", 12: "python"}.__getitem__)
+    monkeypatch.setattr(pod_members, "_command_line", {10: "pause", 11: "sidecar", 12: "python"}.__getitem__)
     assert pod_members.program_pids(str(tmp_path), lambda pid, name: "/m" if pid == 12 else "") == [12, 11]
     assert pod_members.program_pids(str(tmp_path), lambda pid, name: "") == [10, 11, 12]
 

@@ -378,7 +378,7 @@ async def test_a_watch_ends_after_its_timeout_with_a_bookmark(api: EmbeddedServe
 
 async def test_watches_do_not_outlive_their_clients(api: EmbeddedServer) -> None:
     """A client that disconnects leaves no watch behind."""
-    collection = api.store._collection("/configmaps")
+    collection = api.store._collection_of("/configmaps")
     async with api.watch(MAPS) as events:
         assert len(collection.watchers) == 1
         events.response.close()

@@ -545,7 +545,7 @@ async def test_the_failure_of_one_pod_does_not_affect_others(machine: Machine, m
         failed.append(now)
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(worker, "_steps", broken)
+    monkeypatch.setattr(worker, "_next_steps", broken)
     worker.wake()
     await until(lambda: failed)
     assert machine.kubelet.workers

@@ -19,7 +19,7 @@ class Amd:
         cards = sys / "class" / "drm"
         self._devices = []
         for card in sorted(cards.glob("card[0-9]*"), key=lambda path: (len(path.name), path.name)):
-            if "-" not in card.name and _text(card / "device" / "vendor") == _VENDOR:
+            if "-" not in card.name and _text_of(card / "device" / "vendor") == _VENDOR:
                 self._devices.append(card / "device")
 
     def __len__(self) -> int:
@@ -29,8 +29,8 @@ class Amd:
         """Return readings by identifier."""
         found: dict[str, Mapping[str, float]] = {}
         for index, device in enumerate(self._devices):
-            reading = _reading(device)
-            for name in (str(index), _text(device / "unique_id"), device.resolve().name):
+            reading = _device_readings(device)
+            for name in (str(index), _text_of(device / "unique_id"), device.resolve().name):
                 if name:
                     found[name] = reading
         return found
@@ -53,7 +53,7 @@ class Amd:
         return found
 
 
-def _reading(device: Path) -> dict[str, float]:
+def _device_readings(device: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     sensors = next(iter(sorted((device / "hwmon").glob("hwmon*"))), device / "hwmon")
     for name, file, factor in (
@@ -68,12 +68,12 @@ def _reading(device: Path) -> dict[str, float]:
         ("gpu.clock.memory", sensors / "freq2_input", 1e-6),
     ):
         with contextlib.suppress(ValueError):
-            found[name] = float(_text(file)) * factor
+            found[name] = float(_text_of(file)) * factor
     for kind, name in (("ce", "gpu.ecc.corrected"), ("ue", "gpu.ecc.uncorrected")):
         counts = [
             float(line.rpartition(":")[2])
             for file in (device / "ras").glob("*_err_count")
-            for line in _text(file).splitlines()
+            for line in _text_of(file).splitlines()
             if line.startswith(f"{kind}:") and line.rpartition(":")[2].strip().isdigit()
         ]
         if counts:
@@ -81,7 +81,7 @@ def _reading(device: Path) -> dict[str, float]:
     return found
 
 
-def _text(path: Path) -> str:
+def _text_of(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:

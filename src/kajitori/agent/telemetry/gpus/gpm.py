@@ -68,7 +68,7 @@ class Activity:
                 return {}
             now = self._clock()
             self._take(handle, instance, known.spare)
-            found = self._between(known.base, known.spare)
+            found = self._readings_between(known.base, known.spare)
             if now - known.base_at >= BASE_SECONDS:
                 known.base, known.spare, known.base_at = known.spare, known.base, now
         except self._errors as error:
@@ -102,7 +102,7 @@ class Activity:
         else:
             self._library.nvmlGpmMigSampleGet(handle, instance, sample)
 
-    def _between(self, base: Any, sample: Any) -> dict[str, float]:
+    def _readings_between(self, base: Any, sample: Any) -> dict[str, float]:
         request = self._library.c_nvmlGpmMetricsGet_t()
         request.version = self._library.NVML_GPM_METRICS_GET_VERSION
         request.numMetrics, request.sample1, request.sample2 = len(_METRICS), base, sample

@@ -60,11 +60,11 @@ def _exchange(connection: socket.socket, method: str, message: bytes, deadline: 
     http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
     http.initiate_connection()
     stream = http.get_next_available_stream_id()
-    http.send_headers(stream, _headers(method, deadline))
+    http.send_headers(stream, _request_headers(method, deadline))
     http.send_data(stream, b"\0" + len(message).to_bytes(4, "big") + message, end_stream=True)
     body, headers = bytearray(), dict[str, str]()
     while True:
-        connection.settimeout(_left(deadline))
+        connection.settimeout(_seconds_left(deadline))
         connection.sendall(http.data_to_send())
         received = connection.recv(1 << 16)
         if not received:
@@ -72,21 +72,21 @@ def _exchange(connection: socket.socket, method: str, message: bytes, deadline: 
         for event in http.receive_data(received):
             match event:
                 case ResponseReceived() | TrailersReceived():
-                    headers |= _texts(event.headers)
+                    headers |= _as_text(event.headers)
                 case DataReceived():
                     body += event.data
                     if len(body) > MAX_BYTES + _PREFIX_BYTES:
                         raise ValueError(f"the answer is larger than {MAX_BYTES} bytes")
                     http.acknowledge_received_data(event.flow_controlled_length, stream)
                 case StreamEnded():
-                    return _message(bytes(body), headers)
+                    return _answer_message(bytes(body), headers)
                 case StreamReset() | ConnectionTerminated():
                     raise ValueError(f"the server ended the call: {event.error_code}")
                 case _:
                     pass
 
 
-def _headers(method: str, deadline: float) -> list[tuple[str, str]]:
+def _request_headers(method: str, deadline: float) -> list[tuple[str, str]]:
     return [
         (":method", "POST"),
         (":scheme", "http"),
@@ -94,12 +94,12 @@ def _headers(method: str, deadline: float) -> list[tuple[str, str]]:
         (":authority", "localhost"),
         ("te", "trailers"),
         ("content-type", "application/grpc"),
-        ("grpc-timeout", f"{max(1, int(_left(deadline) * 1000))}m"),
+        ("grpc-timeout", f"{max(1, int(_seconds_left(deadline) * 1000))}m"),
         ("user-agent", "kajitori"),
     ]
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     """Return the seconds until the deadline. Raises TimeoutError after it, even if the server sends byte by byte."""
     left = deadline - time.monotonic()
     if left <= 0:
@@ -107,11 +107,11 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _texts(headers: Iterable[tuple[str | bytes, str | bytes]] | None) -> dict[str, str]:
+def _as_text(headers: Iterable[tuple[str | bytes, str | bytes]] | None) -> dict[str, str]:
     return {str(name): str(value) for name, value in headers or ()}
 
 
-def _message(body: bytes, headers: dict[str, str]) -> bytes:
+def _answer_message(body: bytes, headers: dict[str, str]) -> bytes:
     """Return the one message of an answer. Raises Unsupported, and ValueError if there is none."""
     status = headers.get("grpc-status", f"none, HTTP {headers.get(':status', '')}")
     if status != "0":

@@ -61,7 +61,7 @@ class Nvml:
         for index in range(library.nvmlDeviceGetCount()):
             with contextlib.suppress(self._error):
                 handle = library.nvmlDeviceGetHandleByIndex(index)
-                self._devices[_text(library.nvmlDeviceGetUUID(handle))] = handle
+                self._devices[_as_text(library.nvmlDeviceGetUUID(handle))] = handle
         self._activity = Activity(library, clock)
         self._slices: tuple[_Slice, ...] = ()
         self._listen()
@@ -82,12 +82,12 @@ class Nvml:
         self._find_slices()
         found: dict[str, Mapping[str, float]] = {}
         for index, (uuid, handle) in enumerate(self._devices.items()):
-            reading = dict(self._figures(uuid, handle))
+            reading = dict(self._device_readings(uuid, handle))
             reading["gpu.xid"] = self._xids[uuid]
             found[uuid] = found[str(index)] = reading
             reading |= self._activity.read(uuid, handle)
         for each in self._slices:
-            reading = dict(self._memory(each.uuid, each.handle))
+            reading = dict(self._memory_readings(each.uuid, each.handle))
             reading["gpu.xid"] = self._xids[each.parent]  # slices have no Xid errors of their own
             activity = self._activity.read(each.uuid, self._devices[each.parent], each.instance)
             found[each.uuid] = reading | activity
@@ -128,7 +128,7 @@ class Nvml:
         library, parent = self._library, self._devices[each.parent]
         with contextlib.suppress(self._error, AttributeError):
             info = library.nvmlGpuInstanceGetInfo(library.nvmlDeviceGetGpuInstanceById(parent, each.instance))
-            profile = re.search(r"MIG ([0-9a-z.+]+)", _text(library.nvmlDeviceGetName(each.handle)))
+            profile = re.search(r"MIG ([0-9a-z.+]+)", _as_text(library.nvmlDeviceGetName(each.handle)))
             if profile is not None:
                 name = profile[1].replace(".", "").replace("+", "-")
                 return f"gpu-{minor}-mig-{name}-{info.profileId}-{info.placement.start}"
@@ -151,7 +151,7 @@ class Nvml:
             with contextlib.suppress(self._error):  # NVML_ERROR_NOT_FOUND: no slice has this number
                 part = library.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
                 instance = int(library.nvmlDeviceGetGpuInstanceId(part))
-                yield _Slice(_text(library.nvmlDeviceGetUUID(part)), part, uuid, instance)
+                yield _Slice(_as_text(library.nvmlDeviceGetUUID(part)), part, uuid, instance)
 
     def _take_events(self) -> None:
         if self._events is None:
@@ -159,7 +159,7 @@ class Nvml:
         with contextlib.suppress(self._error):  # NVML_ERROR_TIMEOUT: there are no more
             for _ in range(64):
                 event = self._library.nvmlEventSetWait_v2(self._events, 0)
-                uuid = _text(self._library.nvmlDeviceGetUUID(event.device))
+                uuid = _as_text(self._library.nvmlDeviceGetUUID(event.device))
                 self._xids[uuid] = float(event.eventData)
 
     def _call(self, name: str, *arguments: Any) -> Any:
@@ -180,13 +180,13 @@ class Nvml:
             self._unsupported.add((uuid, what))
             return None
 
-    def _memory(self, uuid: str, handle: Any) -> Iterator[tuple[str, float]]:
+    def _memory_readings(self, uuid: str, handle: Any) -> Iterator[tuple[str, float]]:
         memory = self._ask(uuid, "memory", lambda: self._library.nvmlDeviceGetMemoryInfo(handle))
         if memory is not None:
             yield "gpu.memory.used", float(memory.used)
             yield "gpu.memory.total", float(memory.total)
 
-    def _figures(self, uuid: str, handle: Any) -> Iterator[tuple[str, float]]:
+    def _device_readings(self, uuid: str, handle: Any) -> Iterator[tuple[str, float]]:
         library = self._library
 
         def ask(what: str, call: Callable[[], Any]) -> Any:
@@ -196,7 +196,7 @@ class Nvml:
         if use is not None:
             yield "gpu.used", float(use.gpu)
             yield "gpu.memory.busy", float(use.memory)
-        yield from self._memory(uuid, handle)
+        yield from self._memory_readings(uuid, handle)
         simple: tuple[tuple[str, float, Callable[[], Any]], ...] = (
             ("gpu.power", 1e-3, lambda: library.nvmlDeviceGetPowerUsage(handle)),
             ("gpu.temperature", 1.0, lambda: library.nvmlDeviceGetTemperature(handle, 0)),
@@ -223,11 +223,11 @@ class Nvml:
         known = [float(each.value.ullVal) for each in counts or () if each.nvmlReturn == 0]
         if known:
             yield "gpu.nvlink.errors", sum(known)
-        active = self._links(uuid, handle)
+        active = self._active_links(uuid, handle)
         if active:
             yield "gpu.nvlink.links", float(active)
 
-    def _links(self, uuid: str, handle: Any) -> int:
+    def _active_links(self, uuid: str, handle: Any) -> int:
         """Return how many NVLinks are active."""
         states = (
             self._ask(uuid, f"link {link}", partial(self._call, "nvmlDeviceGetNvLinkState", handle, link))
@@ -249,5 +249,5 @@ def open_nvml() -> Nvml | None:
         return None
 
 
-def _text(value: bytes | str) -> str:
+def _as_text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value

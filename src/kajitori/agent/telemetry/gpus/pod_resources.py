@@ -83,12 +83,12 @@ def parse_list(message: bytes) -> dict[tuple[str, str], tuple[str, ...]]:
         key = text(pod, 2), text(pod, 1)
         if key in found:
             twice.add(key)
-        gpus = (gpu for container in parts(pod, 3) for gpu in _gpus(container))
+        gpus = (gpu for container in parts(pod, 3) for gpu in _gpus_of(container))
         found[key] = tuple(dict.fromkeys(gpus))
     return {key: gpus for key, gpus in found.items() if key not in twice}
 
 
-def _gpus(container: bytes) -> Iterator[str]:
+def _gpus_of(container: bytes) -> Iterator[str]:
     """Yield the GPUs of a ContainerResources."""
     for devices in parts(container, 2):
         resource = text(devices, 1)

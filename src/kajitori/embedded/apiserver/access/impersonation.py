@@ -35,7 +35,7 @@ def impersonated(headers: MultiMapping[str], caller: User, authorizer: Authorize
         if groups or uid or extra:
             raise StatusError.bad_request("requested impersonation without impersonating a user")
         return caller
-    asked = [_user(name), *(Attributes("impersonate", "", "v1", "groups", name=group) for group in groups)]
+    asked = [_user_right(name), *(Attributes("impersonate", "", "v1", "groups", name=group) for group in groups)]
     if uid:
         asked.append(Attributes("impersonate", _REVIEWS, "v1", "uids", name=uid))
     for field, values in extra.items():
@@ -52,7 +52,7 @@ def impersonated(headers: MultiMapping[str], caller: User, authorizer: Authorize
     return User(name, tuple(groups), uid, extra)
 
 
-def _user(name: str) -> Attributes:
+def _user_right(name: str) -> Attributes:
     """Return the right to impersonate a user; service accounts are a resource of their own."""
     namespace, colon, account = name.removeprefix(ACCOUNT_PREFIX).partition(":")
     if name.startswith(ACCOUNT_PREFIX) and colon:

@@ -47,13 +47,13 @@ class Grant:
 
 def rule_allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
     """Return whether one rule of a role allows this."""
-    if not _names(rule, "verbs", asked.verb):
+    if not _rule_names(rule, "verbs", asked.verb):
         return False
     if asked.path:
         return any(_path_matches(pattern, asked.path) for pattern in rule.get("nonResourceURLs") or ())
     combined = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
     wanted = {_ALL, combined} | ({f"*/{asked.subresource}"} if asked.subresource else set())
-    if not _names(rule, "apiGroups", asked.group) or wanted.isdisjoint(rule.get("resources") or ()):
+    if not _rule_names(rule, "apiGroups", asked.group) or wanted.isdisjoint(rule.get("resources") or ()):
         return False
     only = rule.get("resourceNames") or ()
     return not only or asked.name in only
@@ -62,10 +62,10 @@ def rule_allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
 def rule_is_covered(rule: Mapping[str, Any], by: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether other rules allow everything that this rule allows (kube-apiserver `validation.Covers`)."""
     owned = list(by)
-    return all(any(rule_allows(one, part) for one in owned) for part in _single(rule))
+    return all(any(rule_allows(one, part) for one in owned) for part in _single_permissions(rule))
 
 
-def _single(rule: Mapping[str, Any]) -> Iterator[Attributes]:
+def _single_permissions(rule: Mapping[str, Any]) -> Iterator[Attributes]:
     """Yield every single permission of a rule. A `*` is kept, since only another rule with `*` covers it."""
     for verb in rule.get("verbs") or ():
         for path in rule.get("nonResourceURLs") or ():
@@ -77,7 +77,7 @@ def _single(rule: Mapping[str, Any]) -> Iterator[Attributes]:
                     yield Attributes(verb, group, "", plural, subresource, "", name)
 
 
-def _names(rule: Mapping[str, Any], field: str, value: str) -> bool:
+def _rule_names(rule: Mapping[str, Any], field: str, value: str) -> bool:
     listed = rule.get(field) or ()
     return _ALL in listed or value in listed
 
@@ -174,7 +174,7 @@ class RoleAuthorizer:
         lacking = [rule for rule in granted if not rule_is_covered(rule, owned)]
         if not lacking and (granted or verb == "escalate"):
             return ""
-        return f'user "{user.name}" is attempting to grant RBAC permissions not currently held: {_shown(lacking)}'
+        return f'user "{user.name}" is attempting to grant RBAC permissions not currently held: {_rules_text(lacking)}'
 
     def rules_review(self, user: User, namespace: str) -> dict[str, Any]:
         """Return the status of a SelfSubjectRulesReview."""
@@ -189,7 +189,7 @@ class RoleAuthorizer:
         }
 
 
-def _shown(rules: Iterable[Mapping[str, Any]]) -> str:
+def _rules_text(rules: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(
         f"{', '.join(rule.get('verbs') or ())} {', '.join(rule.get('resources') or rule.get('nonResourceURLs') or ())}"
         for rule in rules
@@ -218,10 +218,12 @@ def default_objects() -> list[tuple[Resource, Object]]:
     ]
     basic = [{"verbs": ["create"], "apiGroups": [group], "resources": plurals} for group, plurals in reviews.items()]
     return [
-        *_default("cluster-admin", every, (MASTERS,)),
-        *_default("system:discovery", [{"verbs": ["get"], "nonResourceURLs": readable}], ("system:authenticated",)),
-        *_default("system:basic-user", basic, ("system:authenticated",)),
-        *_default(
+        *_default_role("cluster-admin", every, (MASTERS,)),
+        *_default_role(
+            "system:discovery", [{"verbs": ["get"], "nonResourceURLs": readable}], ("system:authenticated",)
+        ),
+        *_default_role("system:basic-user", basic, ("system:authenticated",)),
+        *_default_role(
             "system:public-info-viewer",
             [{"verbs": ["get"], "nonResourceURLs": public}],
             ("system:authenticated", *ANONYMOUS.groups),
@@ -229,7 +231,7 @@ def default_objects() -> list[tuple[Resource, Object]]:
     ]
 
 
-def _default(name: str, rules: list[Any], groups: Iterable[str]) -> list[tuple[Resource, Object]]:
+def _default_role(name: str, rules: list[Any], groups: Iterable[str]) -> list[tuple[Resource, Object]]:
     metadata = {"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}
     binding = {
         "metadata": {**metadata},

@@ -66,18 +66,18 @@ async def admit(request: AdmissionRequest, view: StoreView) -> None:
     Raises:
         StatusError: the object is refused.
     """
-    _namespace(request, view)
+    _check_namespace(request, view)
     if request.subresource:
         return
     plural, group = request.kind.resource.plural, request.kind.resource.group
     if group or request.operation == "DELETE":
         return
     if plural == "pods":
-        _pod(request, view)
+        _complete_pod(request, view)
     elif plural == "services":
-        _service(request, view)
+        _set_cluster_addresses(request, view)
     elif plural == "persistentvolumeclaims" and request.operation == "CREATE":
-        _claim(request, view)
+        _set_storage_class(request, view)
 
 
 def check(request: AdmissionRequest, view: StoreView) -> None:
@@ -105,10 +105,10 @@ def check(request: AdmissionRequest, view: StoreView) -> None:
         if faults:
             why = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
             raise StatusError.forbidden(resource, request.name, why)
-    _quota(request, view)
+    _check_quotas(request, view)
 
 
-def _namespace(request: AdmissionRequest, view: StoreView) -> None:
+def _check_namespace(request: AdmissionRequest, view: StoreView) -> None:
     resource = request.kind.resource
     if request.operation == "DELETE":
         if resource == resources.NAMESPACES and request.name in IMMORTAL_NAMESPACES:
@@ -126,10 +126,10 @@ def _namespace(request: AdmissionRequest, view: StoreView) -> None:
         raise StatusError.forbidden(resource, request.name, why, causes=causes)
 
 
-def _pod(request: AdmissionRequest, view: StoreView) -> None:
+def _complete_pod(request: AdmissionRequest, view: StoreView) -> None:
     pod = request.object
     spec = pod["spec"]
-    _tolerate(spec)
+    _add_tolerations(spec)
     if request.operation != "CREATE":
         # An update that leaves out computed fields keeps them.
         before = (request.old_object or {}).get("spec") or {}
@@ -150,12 +150,12 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
         name, where = spec["serviceAccountName"], request.namespace
         why = f'error looking up service account {where}/{name}: serviceaccount "{name}" not found'
         raise StatusError.forbidden(request.kind.resource, request.name, why)
-    _priority(request, spec, view)
+    _set_priority(request, spec, view)
     if isinstance(pod.get("status"), dict):
         pod["status"]["qosClass"] = qos_class(spec)
 
 
-def _tolerate(spec: dict[str, Any]) -> None:
+def _add_tolerations(spec: dict[str, Any]) -> None:
     """Add the tolerations that keep a Pod for five minutes on an unreachable node (DefaultTolerationSeconds)."""
     present = spec.get("tolerations") or []
     missing = []
@@ -170,7 +170,7 @@ def _tolerate(spec: dict[str, Any]) -> None:
         spec["tolerations"] = [*present, *missing]
 
 
-def _priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) -> None:
+def _set_priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) -> None:
     name = spec.get("priorityClassName")
     value, policy = 0, "PreemptLowerPriority"
     if name:
@@ -193,7 +193,7 @@ def _priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) 
     spec["priority"], spec["preemptionPolicy"] = value, policy
 
 
-def _service(request: AdmissionRequest, view: StoreView) -> None:
+def _set_cluster_addresses(request: AdmissionRequest, view: StoreView) -> None:
     name, namespace = request.name, request.namespace
     before = None if request.old_object is None else request.old_object["spec"]
     settle_addresses(request.object["spec"], before)
@@ -207,7 +207,7 @@ def _service(request: AdmissionRequest, view: StoreView) -> None:
         raise StatusError.invalid("", "Service", name, causes)
 
 
-def _claim(request: AdmissionRequest, view: StoreView) -> None:
+def _set_storage_class(request: AdmissionRequest, view: StoreView) -> None:
     spec = request.object["spec"]
     annotations = request.object["metadata"].get("annotations") or {}
     if "storageClassName" in spec or "volume.beta.kubernetes.io/storage-class" in annotations:
@@ -218,7 +218,7 @@ def _claim(request: AdmissionRequest, view: StoreView) -> None:
         spec["storageClassName"] = newest["metadata"]["name"]
 
 
-def _quota(request: AdmissionRequest, view: StoreView) -> None:
+def _check_quotas(request: AdmissionRequest, view: StoreView) -> None:
     resource = request.kind.stored
     if request.operation == "UPDATE" and resource.plural not in ("services", "persistentvolumeclaims"):
         # No other resource of a quota can grow by an update.

@@ -17,7 +17,7 @@ def apply_defaults(pod: Object, ranges: Iterable[Object]) -> None:
     """Set the requests and limits that a Pod's containers leave out; an annotation lists them."""
     notes: list[str] = []
     for one in ranges:
-        limits, requests = _defaults(one)
+        limits, requests = _default_amounts(one)
         for part in ("containers", "initContainers"):
             for container in pod["spec"].get(part) or []:
                 resources = container.setdefault("resources", {})
@@ -33,7 +33,7 @@ def apply_defaults(pod: Object, ranges: Iterable[Object]) -> None:
         annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
-def _defaults(one: Object) -> tuple[dict[str, str], dict[str, str]]:
+def _default_amounts(one: Object) -> tuple[dict[str, str], dict[str, str]]:
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
     for limit in (one.get("spec") or {}).get("limits") or []:
@@ -55,10 +55,10 @@ def pod_faults(pod: Object, ranges: Iterable[Object]) -> list[str]:
                     for container in spec.get(part) or []:
                         requests = pod_resources.of_container(container, "requests")
                         limits = pod_resources.of_container(container, "limits")
-                        faults += _bounds(limit, kind, requests, limits)
+                        faults += _bound_faults(limit, kind, requests, limits)
             elif kind == "Pod":
                 requests, limits = pod_resources.of_pod(spec, "requests"), pod_resources.of_pod(spec, "limits")
-                faults += _bounds(limit, kind, requests, limits)
+                faults += _bound_faults(limit, kind, requests, limits)
     return faults
 
 
@@ -69,11 +69,11 @@ def claim_faults(claim: Object, ranges: Iterable[Object]) -> list[str]:
     for one in ranges:
         for limit in (one.get("spec") or {}).get("limits") or []:
             if limit.get("type") == "PersistentVolumeClaim":
-                faults += _bounds(limit, "PersistentVolumeClaim", requests, requests)
+                faults += _bound_faults(limit, "PersistentVolumeClaim", requests, requests)
     return faults
 
 
-def _bounds(limit: dict[str, Any], kind: str, requests: dict[str, int], limits: dict[str, int]) -> list[str]:
+def _bound_faults(limit: dict[str, Any], kind: str, requests: dict[str, int], limits: dict[str, int]) -> list[str]:
     faults: list[str] = []
     both = (("request", requests), ("limit", limits))
     for bound, word, sign, order in (("min", "minimum", -1, both), ("max", "maximum", 1, both[::-1])):
@@ -84,7 +84,7 @@ def _bounds(limit: dict[str, Any], kind: str, requests: dict[str, int], limits: 
                 faults.append(f"{start}.  No {needed} is specified")
                 continue
             unfit = [(noun, given[name]) for noun, given in order if (given.get(name, nano) - nano) * sign > 0]
-            faults += [f"{start}, but {noun} is {_text(name, amount)}" for noun, amount in unfit[:1]]
+            faults += [f"{start}, but {noun} is {_quantity_text(name, amount)}" for noun, amount in unfit[:1]]
     for name, text in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
         start, bound_nano = f"{name} max limit to request ratio per {kind} is {text}", parse_nano(text)
         if not requests.get(name) or not limits.get(name):
@@ -94,5 +94,5 @@ def _bounds(limit: dict[str, Any], kind: str, requests: dict[str, int], limits: 
     return faults
 
 
-def _text(resource: str, nano: int) -> str:
+def _quantity_text(resource: str, nano: int) -> str:
     return format_nano(nano, "binary" if resource in _BINARY else "decimal")

@@ -133,7 +133,7 @@ def total(quota: Object, objects: Iterable[tuple[Resource, Object]]) -> Usage:
 def status_of(quota: Object, used: Usage) -> dict[str, Any]:
     """Return the status of a quota."""
     hard = (quota.get("spec") or {}).get("hard") or {}
-    return {"hard": dict(hard), "used": {name: _text(used.get(name, 0), hard[name]) for name in hard}}
+    return {"hard": dict(hard), "used": {name: _quantity_text(used.get(name, 0), hard[name]) for name in hard}}
 
 
 _ledger: dict[str, Usage] = {}
@@ -188,14 +188,14 @@ def excess(quota: Object, used: Usage, more: Usage) -> str:
     )
     if not over:
         return ""
-    requested = ",".join(f"{name}={_text(more[name], hard[name])}" for name in over)
-    in_use = ",".join(f"{name}={_text(used[name], hard[name])}" for name in over)
+    requested = ",".join(f"{name}={_quantity_text(more[name], hard[name])}" for name in over)
+    in_use = ",".join(f"{name}={_quantity_text(used[name], hard[name])}" for name in over)
     limited = ",".join(f"{name}={hard[name]}" for name in over)
     name = quota["metadata"]["name"]
     return f"exceeded quota: {name}, requested: {requested}, used: {in_use}, limited: {limited}"
 
 
-def _text(nano: int, like: str) -> str:
+def _quantity_text(nano: int, like: str) -> str:
     form = form_of(like)
     return format_nano(nano, "decimal" if form == "exponent" else form)
 

@@ -59,27 +59,27 @@ def api_versions(registry: KindRegistry, address: str) -> dict[str, Any]:
 
 def api_groups(registry: KindRegistry) -> dict[str, Any]:
     """Answer GET /apis."""
-    groups = [_group(group, versions) for group, versions in _versions(registry).items() if group]
+    groups = [_group_document(group, versions) for group, versions in _versions_by_group(registry).items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def api_group(registry: KindRegistry, group: str) -> dict[str, Any] | None:
     """Answer GET /apis/{group}; None if there is no such group."""
-    versions = _versions(registry).get(group)
+    versions = _versions_by_group(registry).get(group)
     if not group or versions is None:
         return None
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, versions)}
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group_document(group, versions)}
 
 
 def api_resources(registry: KindRegistry, group: str, version: str) -> dict[str, Any] | None:
     """Answer GET /api/v1 or /apis/{group}/{version}; None if there is no such version."""
-    kinds = _kinds(registry, group, version)
+    kinds = _kinds_of(registry, group, version)
     if not kinds:
         return None
     resources: list[dict[str, Any]] = []
     for kind in kinds:
-        resources.append(_resource(kind))
-        resources += [_subresource(kind, name) for name in sorted(kind.subresources)]
+        resources.append(_resource_document(kind))
+        resources += [_subresource_document(kind, name) for name in sorted(kind.subresources)]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -91,7 +91,7 @@ def api_resources(registry: KindRegistry, group: str, version: str) -> dict[str,
 def aggregated(registry: KindRegistry, *, core: bool) -> dict[str, Any]:
     """Answer GET /api (core) or /apis as an APIGroupDiscoveryList."""
     items = []
-    for group, versions in _versions(registry).items():
+    for group, versions in _versions_by_group(registry).items():
         if bool(group) == core:
             continue
         items.append(
@@ -100,7 +100,7 @@ def aggregated(registry: KindRegistry, *, core: bool) -> dict[str, Any]:
                 "versions": [
                     {
                         "version": version,
-                        "resources": [_aggregated(kind) for kind in _kinds(registry, group, version)],
+                        "resources": [_aggregated_document(kind) for kind in _kinds_of(registry, group, version)],
                         "freshness": "Current",
                     }
                     for version in versions
@@ -126,7 +126,7 @@ def version() -> dict[str, str]:
     }
 
 
-def _versions(registry: KindRegistry) -> dict[str, list[str]]:
+def _versions_by_group(registry: KindRegistry) -> dict[str, list[str]]:
     """Return the versions of each group, the preferred one first."""
     found: dict[str, set[str]] = {}
     for kind in registry.all():
@@ -134,17 +134,17 @@ def _versions(registry: KindRegistry) -> dict[str, list[str]]:
     return {group: sorted(versions, key=version_priority) for group, versions in found.items()}
 
 
-def _kinds(registry: KindRegistry, group: str, version: str) -> list[Kind]:
+def _kinds_of(registry: KindRegistry, group: str, version: str) -> list[Kind]:
     found = [one for one in registry.all() if (one.resource.group, one.resource.version) == (group, version)]
     return sorted(found, key=lambda one: one.resource.plural)
 
 
-def _group(group: str, versions: list[str]) -> dict[str, Any]:
+def _group_document(group: str, versions: list[str]) -> dict[str, Any]:
     shown = [{"groupVersion": f"{group}/{one}", "version": one} for one in versions]
     return {"name": group, "versions": shown, "preferredVersion": shown[0]}
 
 
-def _resource(kind: Kind) -> dict[str, Any]:
+def _resource_document(kind: Kind) -> dict[str, Any]:
     resource = kind.resource
     return {
         "name": resource.plural,
@@ -152,16 +152,16 @@ def _resource(kind: Kind) -> dict[str, Any]:
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": list(kind.verbs),
-        **_names(kind),
+        **_optional_names(kind),
     }
 
 
-def _names(kind: Kind) -> dict[str, Any]:
+def _optional_names(kind: Kind) -> dict[str, Any]:
     names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
     return {name: values for name, values in names.items() if values}
 
 
-def _subresource(kind: Kind, name: str) -> dict[str, Any]:
+def _subresource_document(kind: Kind, name: str) -> dict[str, Any]:
     group, version_name, responds = _SUBRESOURCE_KINDS.get(name, ("", "", kind.resource.kind))
     return {
         "name": f"{kind.resource.plural}/{name}",
@@ -173,7 +173,7 @@ def _subresource(kind: Kind, name: str) -> dict[str, Any]:
     }
 
 
-def _aggregated(kind: Kind) -> dict[str, Any]:
+def _aggregated_document(kind: Kind) -> dict[str, Any]:
     resource = kind.resource
     own = (resource.group, resource.version, resource.kind)
     parts = [
@@ -190,6 +190,6 @@ def _aggregated(kind: Kind) -> dict[str, Any]:
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": list(kind.verbs),
-        **_names(kind),
+        **_optional_names(kind),
         **({"subresources": parts} if parts else {}),
     }

@@ -84,14 +84,14 @@ class OpenApi:
 
     def v3_index(self) -> bytes:
         """Answer GET /openapi/v3: the paths of the documents with their hashes."""
-        return self._kept("v3", self._index)
+        return self._cached_document("v3", self._index_document)
 
     def v3(self, path: str) -> bytes | None:
         """Answer GET /openapi/v3/{path} (`api/v1`, `apis/{group}/{version}`) as JSON; None if there is no such path."""
         kinds = [one for one in self._registry.all() if _group_path(one) == path]
-        return self._kept(f"v3/{path}", lambda: _v3(kinds)) if kinds else None
+        return self._cached_document(f"v3/{path}", lambda: _document_v3(kinds)) if kinds else None
 
-    def _kept(self, key: str, build: Any) -> bytes:
+    def _cached_document(self, key: str, build: Any) -> bytes:
         if self._generation != self._registry.generation:
             self._generation = self._registry.generation
             self._documents.clear()
@@ -99,7 +99,7 @@ class OpenApi:
             self._documents[key] = msgspec.json.encode(build())
         return self._documents[key]
 
-    def _index(self) -> Document:
+    def _index_document(self) -> Document:
         paths: dict[str, Document] = {}
         for kind in self._registry.all():
             path = _group_path(kind)
@@ -107,13 +107,13 @@ class OpenApi:
                 # Clients cache a document by its hash. The hash is computed from the definitions of the kinds, so that
                 # the document need not be built for it.
                 kinds = [one for one in self._registry.all() if _group_path(one) == path]
-                detail = msgspec.json.encode([str(KUBERNETES_MINOR), *(_fingerprint(one) for one in kinds)])
+                detail = msgspec.json.encode([str(KUBERNETES_MINOR), *(_kind_fingerprint(one) for one in kinds)])
                 digest = hashlib.sha256(detail).hexdigest().upper()
                 paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
         return {"paths": paths}
 
 
-def _fingerprint(kind: Kind) -> Any:
+def _kind_fingerprint(kind: Kind) -> Any:
     custom = (kind.custom or {}).get("spec")
     return [kind.resource.api_version, kind.resource.kind, sorted(kind.subresources), custom]
 
@@ -123,16 +123,16 @@ def _group_path(kind: Kind) -> str:
     return f"apis/{resource.group}/{resource.version}" if resource.group else f"api/{resource.version}"
 
 
-def _info() -> Document:
+def _info_section() -> Document:
     return {"title": "Kubernetes", "version": f"v1.{KUBERNETES_MINOR}.0"}
 
 
-def _v3(kinds: list[Kind]) -> Document:
+def _document_v3(kinds: list[Kind]) -> Document:
     writer = _Writer()
     paths: Document = {}
     for kind in kinds:
         _add_paths(paths, kind, writer)
-    return {"openapi": "3.0.0", "info": _info(), "paths": paths, "components": {"schemas": writer.finished()}}
+    return {"openapi": "3.0.0", "info": _info_section(), "paths": paths, "components": {"schemas": writer.finished()}}
 
 
 class _Writer:
@@ -153,7 +153,7 @@ class _Writer:
         resource = kind.resource
         name = schema.reference or ".".join([*reversed(resource.group.split(".")), resource.version, resource.kind])
         gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-        self._types[name] = {**self._structure(schema), _GVK: [gvk]}
+        self._types[name] = {**self._structure_document(schema), _GVK: [gvk]}
         list_name = f"{name}List"
         if not kind.virtual:
             self._add_common(_LIST_META)
@@ -164,8 +164,8 @@ class _Writer:
                 "properties": {
                     "apiVersion": {"type": "string"},
                     "kind": {"type": "string"},
-                    "metadata": self._referring(_LIST_META, ""),
-                    "items": {"type": "array", "items": self._referring(name, "")},
+                    "metadata": self._described_reference(_LIST_META, ""),
+                    "items": {"type": "array", "items": self._described_reference(name, "")},
                 },
                 _GVK: [{**gvk, "kind": f"{resource.kind}List"}],
             }
@@ -174,23 +174,26 @@ class _Writer:
     def _add_common(self, name: str) -> None:
         self._types.setdefault(name, _COMMON[name])
 
-    def _referring(self, name: str, description: str) -> Document:
+    def _described_reference(self, name: str, description: str) -> Document:
         """Add a description to a reference: OpenAPI allows nothing beside a `$ref`, hence `allOf`."""
         return {"allOf": [self.reference(name)], **({"description": description} if description else {})}
 
-    def _node(self, schema: Schema) -> Document:
+    def _schema_document(self, schema: Schema) -> Document:
         if schema.reference and schema.type == "object":
             if schema.reference not in self._types:
                 self._types[schema.reference] = {}
-                self._types[schema.reference] = self._structure(schema)
-            return {**self._referring(schema.reference, schema.description), **_extensions(schema, inline=False)}
+                self._types[schema.reference] = self._structure_document(schema)
+            return {
+                **self._described_reference(schema.reference, schema.description),
+                **_kubernetes_extensions(schema, inline=False),
+            }
         if schema.type in _REFERRED:
             name = _REFERRED[schema.type]
             self._add_common(name)
-            return self._referring(name, schema.description)
-        return self._structure(schema)
+            return self._described_reference(name, schema.description)
+        return self._structure_document(schema)
 
-    def _structure(self, schema: Schema) -> Document:
+    def _structure_document(self, schema: Schema) -> Document:
         document: Document = {}
         if schema.description:
             document["description"] = schema.description
@@ -201,13 +204,13 @@ class _Writer:
             document.update(_SCALARS[schema.type])
         elif schema.type == "array":
             document["type"] = "array"
-            document["items"] = self._node(schema.items) if schema.items is not None else {}
+            document["items"] = self._schema_document(schema.items) if schema.items is not None else {}
         elif schema.type in ("object", "map"):
             document["type"] = "object"
         if schema.properties:
-            document["properties"] = {name: self._node(part) for name, part in schema.properties.items()}
+            document["properties"] = {name: self._schema_document(part) for name, part in schema.properties.items()}
         if schema.type == "map" and schema.items is not None:
-            document["additionalProperties"] = self._node(schema.items)
+            document["additionalProperties"] = self._schema_document(schema.items)
         if schema.required:
             document["required"] = list(schema.required)
         if schema.default is not None and schema.default is not NULL:
@@ -215,11 +218,11 @@ class _Writer:
         if schema.nullable:
             document["nullable"] = True
         document.update(schema.constraints)
-        document.update(_extensions(schema, inline=True))
+        document.update(_kubernetes_extensions(schema, inline=True))
         return document
 
 
-def _extensions(schema: Schema, *, inline: bool) -> Document:
+def _kubernetes_extensions(schema: Schema, *, inline: bool) -> Document:
     found: Document = {}
     if schema.type == "array" and inline:
         found["x-kubernetes-list-type"] = schema.list_type
@@ -249,7 +252,7 @@ def _add_paths(paths: Document, kind: Kind, writer: _Writer) -> None:
     def add(path: str, verbs: dict[str, tuple[str, Document]]) -> None:
         shown: Document = {"parameters": _path_parameters(path)}
         for method, (action, answer) in verbs.items():
-            shown[method] = _operation(kind, method, action, answer, own)
+            shown[method] = _operation_object(kind, method, action, answer, own)
         paths[path] = shown
 
     if kind.virtual:
@@ -273,7 +276,7 @@ def _path_parameters(path: str) -> list[Document]:
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
-def _parameters(method: str) -> list[Document]:
+def _query_parameters(method: str) -> list[Document]:
     names = {"post": _WRITE_PARAMETERS, "put": _WRITE_PARAMETERS, "patch": (*_WRITE_PARAMETERS, "force")}
     types = {"force": "boolean"}
     return [
@@ -281,13 +284,13 @@ def _parameters(method: str) -> list[Document]:
     ]
 
 
-def _operation(kind: Kind, method: str, action: str, answer: Document, own: Document) -> Document:
+def _operation_object(kind: Kind, method: str, action: str, answer: Document, own: Document) -> Document:
     resource = kind.resource
     operation: Document = {
         "tags": [f"{resource.group.partition('.')[0] or 'core'}_{resource.version}"],
         "x-kubernetes-action": action,
         _GVK: {"group": resource.group, "version": resource.version, "kind": resource.kind},
-        "parameters": _parameters(method),
+        "parameters": _query_parameters(method),
         "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": answer}}}},
     }
     if method in ("post", "put"):

@@ -29,7 +29,7 @@ def is_member(node: FieldSet) -> bool:
     return not node or "." in node
 
 
-def _node(member: bool, children: FieldSet) -> FieldSet | None:
+def _node_of(member: bool, children: FieldSet) -> FieldSet | None:
     if children:
         return {".": {}, **children} if member else children
     return {} if member else None
@@ -49,7 +49,7 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
         if mine is None:
             result[name] = node
         else:
-            joined = _node(is_member(mine) or is_member(node), union(_children(mine), _children(node)))
+            joined = _node_of(is_member(mine) or is_member(node), union(_children_of(mine), _children_of(node)))
             assert joined is not None
             result[name] = joined
     return result
@@ -65,7 +65,7 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
         if theirs is None:
             result[name] = node
             continue
-        left = _node(is_member(node) and not is_member(theirs), difference(_children(node), _children(theirs)))
+        left = _node_of(is_member(node) and not is_member(theirs), difference(_children_of(node), _children_of(theirs)))
         if left is not None:
             result[name] = left
     return result
@@ -78,7 +78,7 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
         theirs = other.get(name)
         if name == "." or theirs is None:
             continue
-        both = _node(is_member(node) and is_member(theirs), intersection(_children(node), _children(theirs)))
+        both = _node_of(is_member(node) and is_member(theirs), intersection(_children_of(node), _children_of(theirs)))
         if both is not None:
             result[name] = both
     return result
@@ -89,7 +89,7 @@ def paths(fields: FieldSet, prefix: str = "") -> list[str]:
     named = [(prefix + shown_element(name), fields[name]) for name in sorted(fields) if name != "."]
     found = [path for path, node in named if is_member(node)]
     for path, node in named:
-        found += paths(_children(node), path)
+        found += paths(_children_of(node), path)
     return found
 
 
@@ -108,7 +108,7 @@ def shown_element(element: str) -> str:
     return f"[={rest}]" if kind == "v" else f"[{rest}]"
 
 
-def _children(node: FieldSet) -> FieldSet:
+def _children_of(node: FieldSet) -> FieldSet:
     return {name: one for name, one in node.items() if name != "."} if "." in node else node
 
 
@@ -176,13 +176,13 @@ def fields_of(schema: Schema, value: Any) -> FieldSet:
             part = part_of(schema, name)
             children = fields_of(part, one) if one is not None else {}
             member = _is_leaf(part, one) or one is None or one == {} or name not in known
-            node = _node(member, children)
+            node = _node_of(member, children)
             if node is not None:
                 found[f"f:{name}"] = node
     elif is_keyed_list(schema, value):
         items = schema.items or ANY
         for item in value:
-            node = _node(True, fields_of(items, item))
+            node = _node_of(True, fields_of(items, item))
             assert node is not None
             found[element_of(schema, item)] = node
     return found
@@ -201,34 +201,36 @@ class Comparison:
         self.added: FieldSet = {}
         self.modified: FieldSet = {}
         self.removed: FieldSet = {}
-        self._maps(schema, old, new, self.added, self.modified, self.removed)
+        self._compare_maps(schema, old, new, self.added, self.modified, self.removed)
 
     @property
     def is_same(self) -> bool:
         """Return whether nothing differs."""
         return not (self.added or self.modified or self.removed)
 
-    def _maps(self, schema: Schema, old: Any, new: Any, added: FieldSet, modified: FieldSet, removed: FieldSet) -> None:
+    def _compare_maps(
+        self, schema: Schema, old: Any, new: Any, added: FieldSet, modified: FieldSet, removed: FieldSet
+    ) -> None:
         for name, value in new.items():
             if name not in old:
                 added[f"f:{name}"] = whole(part_of(schema, name), value)
             elif old[name] is not value and old[name] != value:
-                self._values(part_of(schema, name), f"f:{name}", old[name], value, added, modified, removed)
+                self._compare_values(part_of(schema, name), f"f:{name}", old[name], value, added, modified, removed)
         for name, value in old.items():
             if name not in new:
                 removed[f"f:{name}"] = whole(part_of(schema, name), value)
 
-    def _values(
+    def _compare_values(
         self, schema: Schema, element: str, old: Any, new: Any, added: FieldSet, modified: FieldSet, removed: FieldSet
     ) -> None:
         below: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
         if is_map(schema, new) and is_map(schema, old):
-            self._maps(schema, old, new, *below)
+            self._compare_maps(schema, old, new, *below)
         elif is_keyed_list(schema, new) and is_keyed_list(schema, old):
-            self._lists(schema, old, new, *below)
+            self._compare_lists(schema, old, new, *below)
         elif old is None and not _is_leaf(schema, new):
             # If a list or map was null before, its contents are new, but the field itself is not.
-            below = (_children(whole(schema, new)), {}, {})
+            below = (_children_of(whole(schema, new)), {}, {})
         else:
             modified[element] = {}
             return
@@ -236,7 +238,7 @@ class Comparison:
             if found:
                 into[element] = found
 
-    def _lists(
+    def _compare_lists(
         self, schema: Schema, old: list[Any], new: list[Any], added: FieldSet, modified: FieldSet, removed: FieldSet
     ) -> None:
         before, after = index_list(schema, old), index_list(schema, new)
@@ -245,7 +247,7 @@ class Comparison:
             if element not in before:
                 added[element] = whole(items, item)
             elif before[element] != item:
-                self._values(items, element, before[element], item, added, modified, removed)
+                self._compare_values(items, element, before[element], item, added, modified, removed)
         for element, item in before.items():
             if element not in after:
                 removed[element] = whole(items, item)

@@ -57,18 +57,20 @@ _EMPTY: Mapping[str, Object] = {
 
 def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subresource: str) -> None:
     """Record in `new` that a manager made it from `old` by an ordinary write."""
-    managers = _managers(new, old, subresource)
+    managers = _managers_after(new, old, subresource)
     if old is not None and not managers:
         # An object without managers stays so until the first apply.
         _write(new, managers)
         return
-    before = _empty(kind) if old is None else old
+    before = _empty_object(kind) if old is None else old
     if kind.custom is not None and any(type_faults(kind.schema, new)):
         # The fields of this object cannot be compared; mostly it is refused anyway.
         new["metadata"].pop("managedFields", None)
         return
     try:
-        compared = Comparison(kind.schema, _tracked(kind, before, subresource), _tracked(kind, new, subresource))
+        compared = Comparison(
+            kind.schema, _tracked_part(kind, before, subresource), _tracked_part(kind, new, subresource)
+        )
     except fieldsets.Repeated:
         # Validation reports this with a better message.
         return
@@ -79,7 +81,7 @@ def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subreso
         key = (manager, "Update", kind.resource.api_version, subresource)
         before_this = managers[key]["fieldsV1"] if key in managers else {}
         _add(managers, key, kind, union(before_this, changed), at=now_text())
-        _cap(managers)
+        _cap_updates(managers)
     _write(new, managers)
 
 
@@ -92,7 +94,7 @@ def apply(
         StatusError: 409, with every field that another manager owns with another value.
     """
     schema = kind.schema
-    applied = _tracked(kind, config, subresource)
+    applied = _tracked_part(kind, config, subresource)
     if not applied["metadata"]:
         del applied["metadata"]
     wanted = fieldsets.fields_of(schema, applied)
@@ -101,11 +103,11 @@ def apply(
         managers: Managers = {}
         if wanted:
             _add(managers, key, kind, wanted, at=now_text())
-        return config, _listed(managers)
-    managers = _managers(live, None)
-    before = _tracked(kind, live, subresource)
+        return config, _sorted_entries(managers)
+    managers = _managers_after(live, None)
+    before = _tracked_part(kind, live, subresource)
     if not managers:
-        everything = Comparison(schema, _tracked(kind, _empty(kind), subresource), before)
+        everything = Comparison(schema, _tracked_part(kind, _empty_object(kind), subresource), before)
         first = (_BEFORE_FIRST_APPLY, "Update", kind.resource.api_version, subresource)
         _add(managers, first, kind, union(everything.added, everything.modified), at=now_text())
     last: FieldSet = managers[key]["fieldsV1"] if key in managers else {}
@@ -117,13 +119,13 @@ def apply(
     others = {one: entry for one, entry in managers.items() if one != key}
     conflicts = {one: both for one, entry in others.items() if (both := intersection(entry["fieldsV1"], changed))}
     if conflicts and not force:
-        raise _conflict(managers, conflicts)
+        raise _conflict_error(managers, conflicts)
     _take_away(managers, changed, compared.removed, except_for=key)
     if not compared.is_same:
         managers[key]["time"] = now_text()
     if not managers[key]["fieldsV1"]:
         del managers[key]
-    return _put_back(kind, live, merged, config, subresource), _listed(managers)
+    return _put_back(kind, live, merged, config, subresource), _sorted_entries(managers)
 
 
 def _prune(kind: Kind, merged: Object, last: FieldSet, managers: Managers) -> Object:
@@ -150,7 +152,7 @@ def _prune(kind: Kind, merged: Object, last: FieldSet, managers: Managers) -> Ob
 
 def _put_back(kind: Kind, live: Object, merged: Object, config: Object, subresource: str) -> Object:
     """Return the tracked part of an object, with untracked fields from the live object."""
-    tracked = _tracked(kind, live, subresource)
+    tracked = _tracked_part(kind, live, subresource)
     result = {name: value for name, value in live.items() if name not in tracked}
     result |= merged
     meta = {name: value for name, value in live["metadata"].items() if name in _UNTRACKED_METADATA}
@@ -161,7 +163,7 @@ def _put_back(kind: Kind, live: Object, merged: Object, config: Object, subresou
     return result
 
 
-def _tracked(kind: Kind, obj: Object, subresource: str) -> Object:
+def _tracked_part(kind: Kind, obj: Object, subresource: str) -> Object:
     """Return the part of an object that has managers, without fields that the server sets or that this endpoint cannot
     change."""
     untouched = ("apiVersion", "kind", "metadata")
@@ -177,7 +179,7 @@ def _tracked(kind: Kind, obj: Object, subresource: str) -> Object:
     return part
 
 
-def _empty(kind: Kind) -> Object:
+def _empty_object(kind: Kind) -> Object:
     if kind.custom is not None:
         return {"metadata": {}}
     found: Object = {"metadata": {}}
@@ -187,7 +189,7 @@ def _empty(kind: Kind) -> Object:
     return {**found, **_EMPTY.get(kind.resource.kind, {})}
 
 
-def _managers(obj: Object, old: Object | None, subresource: str = "") -> Managers:
+def _managers_after(obj: Object, old: Object | None, subresource: str = "") -> Managers:
     """Return the managers after a write: from the new object if it has any, else from the old one."""
     given = obj["metadata"].get("managedFields")
     if old is not None and (subresource or not given):
@@ -232,7 +234,7 @@ def _take_away(managers: Managers, changed: FieldSet, removed: FieldSet, *, exce
             del managers[key]
 
 
-def _cap(managers: Managers) -> None:
+def _cap_updates(managers: Managers) -> None:
     """Keep the newest updates; merge the fields of older ones, by version."""
     updates = [key for key in managers if key[1] == "Update"]
     named = sorted((key for key in updates if key[0] != _ANCIENT), key=lambda key: str(managers[key].get("time", "")))
@@ -248,7 +250,7 @@ def _cap(managers: Managers) -> None:
         together.add(bucket)
 
 
-def _listed(managers: Managers) -> list[Entry]:
+def _sorted_entries(managers: Managers) -> list[Entry]:
     def place(entry: Entry) -> tuple[str, str, str, str, str]:
         names = ("operation", "time", "manager", "apiVersion", "subresource")
         return tuple(str(entry.get(name, "")) for name in names)  # type: ignore[return-value]
@@ -257,14 +259,14 @@ def _listed(managers: Managers) -> list[Entry]:
 
 
 def _write(obj: Object, managers: Managers) -> None:
-    listed = _listed(managers)
+    listed = _sorted_entries(managers)
     if listed:
         obj["metadata"]["managedFields"] = listed
     else:
         obj["metadata"].pop("managedFields", None)
 
 
-def _conflict(managers: Managers, conflicts: Mapping[Key, FieldSet]) -> StatusError:
+def _conflict_error(managers: Managers, conflicts: Mapping[Key, FieldSet]) -> StatusError:
     causes: list[dict[str, str]] = []
     texts: list[str] = []
     for key in sorted(conflicts):

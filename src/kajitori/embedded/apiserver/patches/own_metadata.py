@@ -43,9 +43,9 @@ def only_times_differ(new: Object, old: Object) -> bool:
     """Return whether only the times in managedFields differ. Such a change gets no revision."""
     if {**new, "metadata": None} != {**old, "metadata": None}:
         return False
-    return _timeless(new["metadata"]) == _timeless(old["metadata"])
+    return _without_times(new["metadata"]) == _without_times(old["metadata"])
 
 
-def _timeless(meta: Object) -> Object:
+def _without_times(meta: Object) -> Object:
     entries = [{**entry, "time": None} for entry in meta.get("managedFields") or []]
     return {**meta, "managedFields": entries}

@@ -23,7 +23,7 @@ def strategic_merge(original: dict[str, Any], patch: dict[str, Any], schema: Sch
         BadPatch: a directive is wrong, or an element has no merge key.
     """
     if _DIRECTIVE in patch:
-        return _directed(patch)
+        return _follow_directive(patch)
     _retain_keys(original, patch)
     _merge_ordered(original, patch, schema)
     for key, value in patch.items():
@@ -36,17 +36,21 @@ def strategic_merge(original: dict[str, Any], patch: dict[str, Any], schema: Sch
             if not deletes:
                 original.pop(name, None)
                 if not _is_directive(value):
-                    original[name] = _plain(value)
+                    original[name] = _without_directives(value)
             continue
         present = original[name]
-        original[name] = _merge_value(present, value, _part(schema, name), deletes=deletes)
+        original[name] = _merge_value(present, value, _schema_of(schema, name), deletes=deletes)
     return original
 
 
 def _merge_value(present: Any, value: Any, schema: Schema, *, deletes: bool) -> Any:
     merges = "merge" in schema.patch_strategy
     if isinstance(value, dict):
-        return _plain(value) if "replace" in schema.patch_strategy else strategic_merge(present, value, schema)
+        return (
+            _without_directives(value)
+            if "replace" in schema.patch_strategy
+            else strategic_merge(present, value, schema)
+        )
     if isinstance(value, list):
         if deletes:
             return [one for one in present if one not in value]
@@ -62,7 +66,7 @@ def _merge_list(original: list[Any], patch: list[Any], schema: Schema) -> list[A
     if not isinstance(sample, dict):
         merged = list(original)
         merged += [one for index, one in enumerate(patch) if one not in original and one not in patch[:index]]
-        return _ordered(merged, patch, original, "")
+        return _order_merged(merged, patch, original, "")
     if not key:
         raise BadPatch("cannot merge lists without merge key")
     original, patch = _special_elements(original, patch, key)
@@ -71,10 +75,10 @@ def _merge_list(original: list[Any], patch: list[Any], schema: Schema) -> list[A
         value = _key_of(one, key)
         found = next((index for index, other in enumerate(merged) if other.get(key) == value), None)
         if found is None:
-            merged.append(_plain(one))
+            merged.append(_without_directives(one))
         else:
             merged[found] = strategic_merge(merged[found], one, schema.items or ANY)
-    return _ordered(merged, patch, original, key)
+    return _order_merged(merged, patch, original, key)
 
 
 def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
@@ -104,13 +108,13 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Sche
         name = directive.removeprefix(_ORDER)
         if not isinstance(order, list):
             raise BadPatch("$setElementOrder must be a list")
-        part = _listed(schema, name)
+        part = _list_schema(schema, name)
         had = original.get(name)
         given = patch.pop(name, None)
         if had is None and given is None:
             continue
         if had is None:
-            merged = _plain(given)
+            merged = _without_directives(given)
         elif given is None:
             merged = had
         else:
@@ -118,34 +122,34 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Sche
         removed = patch.pop(f"{_DELETE}{name}", None)
         if removed:
             merged = [one for one in merged if one not in removed]
-        original[name] = _ordered(merged, order, had or [], part.patch_merge_key)
+        original[name] = _order_merged(merged, order, had or [], part.patch_merge_key)
 
 
-def _listed(schema: Schema, name: str) -> Schema:
+def _list_schema(schema: Schema, name: str) -> Schema:
     """Return the schema of a list for which the patch gives an order."""
     if schema.type == "map":
         raise BadPatch("$setElementOrder is not allowed in a map")
     if schema is not ANY and name not in schema.properties:
         raise BadPatch(f'{schema.reference.rpartition(".")[2]} has no field "{name}"')
-    return _part(schema, name)
+    return _schema_of(schema, name)
 
 
-def _ordered(merged: list[Any], patch_order: list[Any], server_order: list[Any], key: str) -> list[Any]:
+def _order_merged(merged: list[Any], patch_order: list[Any], server_order: list[Any], key: str) -> list[Any]:
     """Order merged items: items of the patch in its order, other items in the server's, interleaved as on the
     server."""
 
     def identity(one: Any) -> Any:
         return one.get(key) if key and isinstance(one, dict) else one
 
-    ranks = _ranks([identity(one) for one in patch_order])
-    places = _ranks([identity(one) for one in server_order])
-    ours = sorted((one for one in merged if _rank(ranks, identity(one)) >= 0), key=lambda one: ranks[identity(one)])
-    rest = [one for one in merged if _rank(ranks, identity(one)) < 0]
-    rest.sort(key=lambda one: _rank(places, identity(one)))
+    ranks = _ranks_of([identity(one) for one in patch_order])
+    places = _ranks_of([identity(one) for one in server_order])
+    ours = sorted((one for one in merged if _rank_of(ranks, identity(one)) >= 0), key=lambda one: ranks[identity(one)])
+    rest = [one for one in merged if _rank_of(ranks, identity(one)) < 0]
+    rest.sort(key=lambda one: _rank_of(places, identity(one)))
     result: list[Any] = []
     left = right = 0
     while left < len(rest) and right < len(ours):
-        mine, theirs = _rank(places, identity(rest[left])), _rank(places, identity(ours[right]))
+        mine, theirs = _rank_of(places, identity(rest[left])), _rank_of(places, identity(ours[right]))
         if 0 <= mine < theirs:
             result.append(rest[left])
             left += 1
@@ -155,7 +159,7 @@ def _ordered(merged: list[Any], patch_order: list[Any], server_order: list[Any],
     return [*result, *ours[right:], *rest[left:]]
 
 
-def _ranks(values: list[Any]) -> dict[Any, int]:
+def _ranks_of(values: list[Any]) -> dict[Any, int]:
     found: dict[Any, int] = {}
     for index, value in enumerate(values):
         if not isinstance(value, dict | list):
@@ -163,7 +167,7 @@ def _ranks(values: list[Any]) -> dict[Any, int]:
     return found
 
 
-def _rank(ranks: dict[Any, int], value: Any) -> int:
+def _rank_of(ranks: dict[Any, int], value: Any) -> int:
     return -1 if isinstance(value, dict | list) else ranks.get(value, -1)
 
 
@@ -180,21 +184,23 @@ def _retain_keys(original: dict[str, Any], patch: dict[str, Any]) -> None:
         del original[name]
 
 
-def _directed(patch: dict[str, Any]) -> dict[str, Any]:
+def _follow_directive(patch: dict[str, Any]) -> dict[str, Any]:
     directive = patch[_DIRECTIVE]
     if directive == "replace":
-        replaced: dict[str, Any] = _plain({name: value for name, value in patch.items() if name != _DIRECTIVE})
+        replaced: dict[str, Any] = _without_directives(
+            {name: value for name, value in patch.items() if name != _DIRECTIVE}
+        )
         return replaced
     if directive == "delete":
         return {}
     raise BadPatch(f"unknown value {directive!r} of $patch")
 
 
-def _plain(value: Any) -> Any:
+def _without_directives(value: Any) -> Any:
     """Return a part of a patch that has no counterpart in the original: without nulls and directives."""
     if isinstance(value, dict):
         return {
-            name: _plain(one)
+            name: _without_directives(one)
             for name, one in value.items()
             if one is not None
             and not _is_directive(one)
@@ -202,7 +208,7 @@ def _plain(value: Any) -> Any:
             and not name.startswith((_ORDER, _DELETE))
         }
     if isinstance(value, list):
-        return [_plain(one) for one in value if not _is_directive(one)]
+        return [_without_directives(one) for one in value if not _is_directive(one)]
     return value
 
 
@@ -217,5 +223,5 @@ def _key_of(element: dict[str, Any], key: str) -> Any:
     return value
 
 
-def _part(schema: Schema, name: str) -> Schema:
+def _schema_of(schema: Schema, name: str) -> Schema:
     return schema.properties.get(name) or (schema.items if schema.type == "map" else None) or ANY

@@ -53,11 +53,11 @@ class Lister:
             StatusError: 400, 410, 504.
         """
         chosen = selection(target, options)
-        revision, start = self._position(target, options)
+        revision, start = self._list_position(target, options)
         if revision == self._objects.store.revision and not start:
-            records = self._present(target, chosen)
+            records = self._present_records(target, chosen)
         else:
-            records = self._snapshot(target, revision)
+            records = self._snapshot_at(target, revision)
             if start:
                 records = records[bisect_right(records, start, key=lambda record: record.key) :]
         # A list at "any version" is answered as a whole, as from the cache of kube-apiserver.
@@ -79,19 +79,19 @@ class Lister:
         if not rest:
             await self._objects.durable(revision)
             return Page(found, revision)
-        self._keep(target, revision)
-        token = _token(revision, found[-1].key)
+        self._keep_snapshot(target, revision)
+        token = _continue_token(revision, found[-1].key)
         await self._objects.durable(revision)
         return Page(found, revision, token, None if chosen else rest)
 
-    def _present(self, target: Target, chosen: Selection) -> list[Record]:
+    def _present_records(self, target: Target, chosen: Selection) -> list[Record]:
         store = self._objects.store
         if chosen.name and (target.namespace or not target.kind.resource.namespaced):
             record = store.get(store_key(target.kind), target.namespace, chosen.name)
             return [] if record is None else [record]
         return store.records(store_key(target.kind), target.namespace)
 
-    def _position(self, target: Target, options: ListOptions) -> tuple[int, str]:
+    def _list_position(self, target: Target, options: ListOptions) -> tuple[int, str]:
         """Return the revision to list at, and the key to start after."""
         current = self._objects.store.revision
         if options.continue_token:
@@ -110,7 +110,7 @@ class Lister:
         exact = options.resource_version_match == "Exact" or (options.limit and not options.resource_version_match)
         return (asked if exact else current), ""
 
-    def _snapshot(self, target: Target, revision: int) -> list[Record]:
+    def _snapshot_at(self, target: Target, revision: int) -> list[Record]:
         kept = self._snapshots.get((store_key(target.kind), target.namespace, revision))
         store = self._objects.store
         try:
@@ -122,16 +122,16 @@ class Lister:
         except Compacted as error:
             raise StatusError.expired(_TOO_OLD) from error
 
-    def _keep(self, target: Target, revision: int) -> None:
+    def _keep_snapshot(self, target: Target, revision: int) -> None:
         key = (store_key(target.kind), target.namespace, revision)
         if key not in self._snapshots:
-            self._snapshots[key] = self._snapshot(target, revision)
+            self._snapshots[key] = self._snapshot_at(target, revision)
             while len(self._snapshots) > _SNAPSHOTS_KEPT:
                 self._snapshots.popitem(last=False)
         self._snapshots.move_to_end(key)
 
 
-def _token(revision: int, key: str) -> str:
+def _continue_token(revision: int, key: str) -> str:
     decoded = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": f"{key}\0"}).encode()
     return base64.urlsafe_b64encode(decoded).decode().rstrip("=")
 
@@ -163,11 +163,11 @@ def encode_list(kind: Kind, page: Page, answer: Format, *, include: str = "Metad
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
         return answer.write({**head, "items": items or None})
     head = {"kind": _list_kind(kind), "apiVersion": kind.resource.api_version, "metadata": meta}
-    items_of = b",".join(_items(kind, page.records))
+    items_of = b",".join(_encoded_items(kind, page.records))
     return answer.rewrite(encode_json(head)[:-1] + b',"items":[' + items_of + b"]}")
 
 
-def _items(kind: Kind, records: list[Record]) -> list[bytes]:
+def _encoded_items(kind: Kind, records: list[Record]) -> list[bytes]:
     if kind.custom is not None:
         return [encode_stored(kind, record) for record in records]
     # Items of lists of built-in kinds have neither kind nor apiVersion.

@@ -157,7 +157,7 @@ def service_ports(obj: Object) -> str:
 
 def endpoints(obj: Object) -> str:
     """Return the first addresses of an Endpoints."""
-    return _some(
+    return _shortened_list(
         f"{address.get('ip')}:{port['port']}" if port.get("port") else f"{address.get('ip')}"
         for subset in obj.get("subsets") or []
         for port in subset.get("ports") or [{}]
@@ -167,15 +167,15 @@ def endpoints(obj: Object) -> str:
 
 def slice_ports(obj: Object) -> str:
     """Return the first ports of an EndpointSlice."""
-    return _some((str(one.get("port") or "*") for one in obj.get("ports") or []), _UNSET)
+    return _shortened_list((str(one.get("port") or "*") for one in obj.get("ports") or []), _UNSET)
 
 
 def slice_addresses(obj: Object) -> str:
     """Return the first addresses of an EndpointSlice."""
-    return _some((ip for one in obj.get("endpoints") or [] for ip in one.get("addresses") or []), _UNSET)
+    return _shortened_list((ip for one in obj.get("endpoints") or [] for ip in one.get("addresses") or []), _UNSET)
 
 
-def _some(found: Iterable[str], nothing: str = _NONE) -> str:
+def _shortened_list(found: Iterable[str], nothing: str = _NONE) -> str:
     values = list(found)
     more = len(values) - _SHOWN_ENDPOINTS
     shown = ",".join(values[:_SHOWN_ENDPOINTS])
@@ -187,19 +187,19 @@ def _some(found: Iterable[str], nothing: str = _NONE) -> str:
 
 def pod_ready(obj: Object) -> str:
     """Return how many of a Pod's containers and sidecars are ready: `1/2`."""
-    sidecars = _sidecars(obj)
+    sidecars = _sidecar_names(obj)
     statuses = [*(at_path(obj, "status.containerStatuses") or []), *_sidecar_statuses(obj)]
     ready = sum(bool(one.get("ready")) and "running" in (one.get("state") or {}) for one in statuses)
     return f"{ready}/{len(at_path(obj, 'spec.containers') or []) + len(sidecars)}"
 
 
-def _sidecars(obj: Object) -> set[str]:
+def _sidecar_names(obj: Object) -> set[str]:
     planned = at_path(obj, "spec.initContainers") or []
     return {one.get("name", "") for one in planned if one.get("restartPolicy") == "Always"}
 
 
 def _sidecar_statuses(obj: Object) -> list[Object]:
-    return [one for one in at_path(obj, "status.initContainerStatuses") or [] if one.get("name") in _sidecars(obj)]
+    return [one for one in at_path(obj, "status.initContainerStatuses") or [] if one.get("name") in _sidecar_names(obj)]
 
 
 def pod_restarts(obj: Object, now: datetime | None = None) -> str:
@@ -242,7 +242,7 @@ def pod_status(obj: Object) -> str:
 
 
 def _init_status(obj: Object) -> str:
-    planned, sidecars = at_path(obj, "spec.initContainers") or [], _sidecars(obj)
+    planned, sidecars = at_path(obj, "spec.initContainers") or [], _sidecar_names(obj)
     for index, one in enumerate(at_path(obj, "status.initContainerStatuses") or []):
         state = one.get("state") or {}
         ended, waiting = state.get("terminated"), state.get("waiting")
@@ -251,14 +251,14 @@ def _init_status(obj: Object) -> str:
         if one.get("name") in sidecars and one.get("started"):
             continue
         if ended is not None:
-            return f"Init:{_ended(ended)}"
+            return f"Init:{_end_reason(ended)}"
         if waiting is not None and waiting.get("reason") not in (None, "", "PodInitializing"):
             return f"Init:{waiting['reason']}"
         return f"Init:{index}/{len(planned)}"
     return ""
 
 
-def _ended(state: Mapping[str, Any]) -> str:
+def _end_reason(state: Mapping[str, Any]) -> str:
     if state.get("reason"):
         return str(state["reason"])
     return f"Signal:{state['signal']}" if state.get("signal") else f"ExitCode:{state.get('exitCode', 0)}"
@@ -272,7 +272,7 @@ def _container_status(status: Mapping[str, Any], detail: str, conditions: Mappin
         if waiting is not None and waiting.get("reason"):
             detail = str(waiting["reason"])
         elif ended is not None:
-            detail = _ended(ended)
+            detail = _end_reason(ended)
         elif one.get("ready") and "running" in state:
             is_running = True
     if detail == "Completed" and is_running:

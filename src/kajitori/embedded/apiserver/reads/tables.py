@@ -55,7 +55,7 @@ _BINDING = (
 )
 
 
-def _policy(parts: str) -> tuple[Column, ...]:
+def _policy_columns(parts: str) -> tuple[Column, ...]:
     """Return the columns of an admission policy, which has a number of `parts`."""
     counted = Column(parts, partial(rows.count, path=f"spec.{parts.lower()}"), "integer")
     return _NAME, counted, Column("ParamKind", ".spec.paramKind.kind", blank=_UNSET), _AGE
@@ -147,8 +147,8 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         *(Column("Global-Default", ".globalDefault", "boolean", blank=False), _AGE),
         Column("PreemptionPolicy", ".preemptionPolicy"),
     ),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): _policy("Validations"),
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): _policy("Mutations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): _policy_columns("Validations"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): _policy_columns("Mutations"),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): _BINDING,
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): _BINDING,
     ("coordination.k8s.io", "leases"): (_NAME, Column("Holder", ".spec.holderIdentity"), _AGE),
@@ -176,7 +176,7 @@ def to_table(
     columns = _columns_of(kind)
     shown = []
     for obj in objects:
-        one: dict[str, Any] = {"cells": [_cell(column, obj, moment) for column in columns]}
+        one: dict[str, Any] = {"cells": [_cell_value(column, obj, moment) for column in columns]}
         if kind.resource.plural == "pods" and kind.resource.group == "":
             conditions = rows.pod_conditions(obj)
             if conditions:
@@ -222,7 +222,7 @@ def _columns_of(kind: Kind) -> tuple[Column, ...]:
 _TYPES: dict[str, tuple[type, ...]] = {"integer": (int, float), "number": (int, float), "boolean": (bool,)}
 
 
-def _cell(column: Column, obj: Object, now: datetime) -> Any:
+def _cell_value(column: Column, obj: Object, now: datetime) -> Any:
     if not isinstance(column.cell, str):
         value = column.cell(obj)
     else:

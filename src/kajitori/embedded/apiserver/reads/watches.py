@@ -41,7 +41,7 @@ class _Writer:
     def event(self, event: Event) -> bytes | None:
         """Return an event in the form of this watch; None if it is outside its selection."""
         kind = self.translate(event)
-        return None if kind is None else self._encoded(event, kind)
+        return None if kind is None else self._encoded_event(event, kind)
 
     def translate(self, event: Event) -> str | None:
         """Return the type of an event for a watch with a selection. If an object leaves the selection, the watch sees a
@@ -57,7 +57,7 @@ class _Writer:
             return MODIFIED if before else ADDED
         return DELETED if before else None
 
-    def _encoded(self, event: Event, seen_as: str) -> bytes:
+    def _encoded_event(self, event: Event, seen_as: str) -> bytes:
         kind = self.kind
         left = seen_as is DELETED and event.type is not DELETED
         key = (kind.resource.group, kind.resource.version, seen_as, self.shape, self.include)
@@ -139,7 +139,7 @@ class Watch:
             revision = store.revision
             if start > revision:
                 raise StatusError.future_version(start, revision)
-            initial = self._present()
+            initial = self._present_records()
             start = revision
             await self._objects.durable(revision)
         elif start == 0:
@@ -154,12 +154,12 @@ class Watch:
                 yield b"".join(self._writer.record(ADDED, record) for record in initial[index : index + _BATCH])
             if self._options.send_initial_events and self._options.allow_bookmarks:
                 yield self._writer.bookmark(start, initial_end=True)
-            async for piece in self._events(watcher):
+            async for piece in self._event_chunks(watcher):
                 yield piece
         finally:
             store.unwatch(watcher)
 
-    def _present(self) -> list[Record]:
+    def _present_records(self) -> list[Record]:
         records = self._objects.store.records(store_key(self._target.kind), self._target.namespace)
         return [one for one in records if self._selection.matches(one)] if self._selection else records
 
@@ -177,7 +177,7 @@ class Watch:
         group = self._selection.fields.exact(NODE_FIELD) or ""
         return self._objects.store.watch(store_key(self._target.kind), namespace, start, wanted, name=name, group=group)
 
-    async def _events(self, watcher: Watcher) -> AsyncGenerator[bytes, None]:
+    async def _event_chunks(self, watcher: Watcher) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         seconds = self._options.timeout_seconds
         if not seconds:

@@ -72,16 +72,16 @@ def parse_list(query: Query) -> ListOptions:
         StatusError: 400 or 422.
     """
     options = ListOptions(
-        watch=_boolean(query.get("watch", "")),
-        limit=_integer(query.get("limit", "")) or 0,
+        watch=_parse_boolean(query.get("watch", "")),
+        limit=_parse_integer(query.get("limit", "")) or 0,
         continue_token=query.get("continue", ""),
-        label_selector=_selector(parse_labels, query.get("labelSelector", "")),
-        field_selector=_selector(parse_fields, query.get("fieldSelector", "")),
+        label_selector=_parse_selector(parse_labels, query.get("labelSelector", "")),
+        field_selector=_parse_selector(parse_fields, query.get("fieldSelector", "")),
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
-        timeout_seconds=_integer(query.get("timeoutSeconds", "")),
-        allow_bookmarks=_boolean(query.get("allowWatchBookmarks", "")),
-        send_initial_events=_boolean(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
+        timeout_seconds=_parse_integer(query.get("timeoutSeconds", "")),
+        allow_bookmarks=_parse_boolean(query.get("allowWatchBookmarks", "")),
+        send_initial_events=_parse_boolean(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
     )
     causes = _watch_faults(options) if options.watch else _list_faults(options)
     if causes:
@@ -139,7 +139,7 @@ def parse_write(query: Query, kind: str, *, apply: bool = False) -> WriteOptions
         causes.append(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
     if causes:
         raise StatusError.invalid("meta.k8s.io", kind, "", causes)
-    return WriteOptions(dry_run, manager, validation or "Warn", _boolean(forced))
+    return WriteOptions(dry_run, manager, validation or "Warn", _parse_boolean(forced))
 
 
 def parse_delete(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
@@ -185,9 +185,9 @@ def parse_delete(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
 
 def _delete_query(query: Query) -> dict[str, Any]:
     read: dict[str, Callable[[str], Any]] = {
-        "gracePeriodSeconds": _integer,
+        "gracePeriodSeconds": _parse_integer,
         "propagationPolicy": str,
-        "orphanDependents": _boolean,
+        "orphanDependents": _parse_boolean,
         "dryRun": lambda text: [text],
     }
     return {name: parse(query[name]) for name, parse in read.items() if query.get(name)}
@@ -201,14 +201,14 @@ def _dry_run(values: list[str]) -> tuple[bool, list[Cause]]:
     return True, []
 
 
-def _selector(parse: Callable[[str], T], text: str) -> T:
+def _parse_selector(parse: Callable[[str], T], text: str) -> T:
     try:
         return parse(text)
     except SelectorError as fault:
         raise StatusError.bad_request(fault.message) from fault
 
 
-def _integer(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     if not text:
         return None
     if not _INTEGER.fullmatch(text):
@@ -216,6 +216,6 @@ def _integer(text: str) -> int | None:
     return int(text)
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     # As `Convert_Slice_string_To_bool` of apimachinery: every other text is true.
     return text.lower() not in ("", "false", "0")

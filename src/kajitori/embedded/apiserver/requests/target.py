@@ -45,7 +45,7 @@ def find_target(registry: KindRegistry, path: str) -> Target | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
-    target = _target(registry, group, version, rest)
+    target = _target_of(registry, group, version, rest)
     if target is not None:
         return target
     nodes = registry.find(group, version, rest[0]) if rest[0] == "nodes" and len(rest) > 3 else None
@@ -64,7 +64,7 @@ def is_built_in(registry: KindRegistry, group: str) -> bool:
     return any(one.resource.group == group and one.custom is None for one in registry.all())
 
 
-def _target(registry: KindRegistry, group: str, version: str, rest: list[str]) -> Target | None:
+def _target_of(registry: KindRegistry, group: str, version: str, rest: list[str]) -> Target | None:
     if not rest:
         return None
     namespace = ""

@@ -103,7 +103,7 @@ def conform(schema: Schema, obj: dict[str, Any]) -> list[str]:
 
 def _conform_object(schema: Schema, obj: dict[str, Any], path: str, unknown: list[str]) -> None:
     properties = schema.properties
-    owner = _short(schema)
+    owner = _short_name(schema)
     for name in list(obj):
         part = properties.get(name)
         if part is None:
@@ -122,7 +122,7 @@ def _conform_object(schema: Schema, obj: dict[str, Any], path: str, unknown: lis
             obj[name] = value
 
 
-def _short(schema: Schema) -> str:
+def _short_name(schema: Schema) -> str:
     return schema.reference.rpartition(".")[2]
 
 
@@ -167,10 +167,10 @@ def _conform_value(schema: Schema, value: Any, path: str, unknown: list[str]) ->
             return _conform_bytes(value, path)
         case "any":
             return value
-    raise _wrong(path, _EXPECTED.get(schema.type, "a quantity"), value)
+    raise _wrong_type(path, _EXPECTED.get(schema.type, "a quantity"), value)
 
 
-def _wrong(path: str, expected: str, value: Any) -> WrongType:
+def _wrong_type(path: str, expected: str, value: Any) -> WrongType:
     return WrongType(f"{path}: expected {expected}, not {type_name(value)}")
 
 
@@ -243,7 +243,7 @@ def conform_custom(schema: Schema, obj: dict[str, Any], *, applied: bool = False
     metadata = obj.get("metadata")
     if metadata is not None:
         if type(metadata) is not dict:
-            raise _wrong("metadata", "an object", metadata)
+            raise _wrong_type("metadata", "an object", metadata)
         of_metadata = conform(schema.properties["metadata"], metadata)
         unknown += [one.replace('"', '"metadata.', 1) for one in of_metadata]
     unknown += prune(schema, obj)

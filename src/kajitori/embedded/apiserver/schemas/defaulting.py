@@ -26,7 +26,7 @@ def apply_defaults(schema: Schema, value: Any) -> None:
     """Fill in defaults, in place, also for nulls that are not allowed. Idempotent."""
     plan = _plan_of(schema)
     if plan is not None:
-        _fill(plan, value)
+        _fill_defaults(plan, value)
 
 
 @lru_cache(maxsize=8192)
@@ -42,7 +42,7 @@ def _plan_of(schema: Schema) -> _Plan | None:
     return _Plan(values, parts, items) if values or parts or items else None
 
 
-def _fill(plan: _Plan, value: Any) -> None:
+def _fill_defaults(plan: _Plan, value: Any) -> None:
     if type(value) is dict:
         for name, default, nullable in plan.values:
             if name not in value or (value[name] is None and not nullable):
@@ -50,7 +50,7 @@ def _fill(plan: _Plan, value: Any) -> None:
         for name, one in value.items() if plan.parts or plan.items else ():
             part = plan.parts.get(name, plan.items)
             if part is not None:
-                _fill(part, one)
+                _fill_defaults(part, one)
     elif type(value) is list and plan.items is not None:
         for one in value:
-            _fill(plan.items, one)
+            _fill_defaults(plan.items, one)

@@ -55,49 +55,51 @@ def compile_path(text: str) -> Path:
         found = _STEP.match(rest, at)
         if found is None:
             return Path((lambda _: [],))
-        steps.append(_step(found))
+        steps.append(_compile_step(found))
         at = found.end()
     return Path(tuple(steps))
 
 
-def _step(found: re.Match[str]) -> Step:
+def _compile_step(found: re.Match[str]) -> Step:
     if found["name"] is not None:
         name = found["name"].replace("\\", "")
-        return _each if name == "*" else functools.partial(_member, name)
+        return _all_values if name == "*" else functools.partial(_member_of, name)
     if found["key"] is not None:
-        return functools.partial(_member, found["key"].replace("\\", ""))
+        return functools.partial(_member_of, found["key"].replace("\\", ""))
     if found["index"] is not None:
-        return functools.partial(_item, int(found["index"]))
+        return functools.partial(_item_at, int(found["index"]))
     if found["star"] is not None:
-        return _each
+        return _all_values
     if found["exists"] is not None:
-        return functools.partial(_having, compile_path(found["exists"] or "."))
-    return functools.partial(_matching, compile_path(found["path"]), found["operator"], _literal(found["value"]))
+        return functools.partial(_values_having, compile_path(found["exists"] or "."))
+    return functools.partial(
+        _values_matching, compile_path(found["path"]), found["operator"], _literal_value(found["value"])
+    )
 
 
-def _member(name: str, value: Any) -> list[Any]:
+def _member_of(name: str, value: Any) -> list[Any]:
     return [value[name]] if isinstance(value, dict) and name in value else []
 
 
-def _item(index: int, value: Any) -> list[Any]:
+def _item_at(index: int, value: Any) -> list[Any]:
     return [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
 
 
-def _each(value: Any) -> list[Any]:
+def _all_values(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return list(value) if isinstance(value, list) else []
 
 
-def _having(path: Path, value: Any) -> list[Any]:
-    return [one for one in _each(value) if path.find(one)]
+def _values_having(path: Path, value: Any) -> list[Any]:
+    return [one for one in _all_values(value) if path.find(one)]
 
 
-def _matching(path: Path, operator: str, wanted: Any, value: Any) -> list[Any]:
-    return [one for one in _each(value) if any(_compare(given, operator, wanted) for given in path.find(one))]
+def _values_matching(path: Path, operator: str, wanted: Any, value: Any) -> list[Any]:
+    return [one for one in _all_values(value) if any(_holds(given, operator, wanted) for given in path.find(one))]
 
 
-def _compare(given: Any, operator: str, wanted: Any) -> bool:
+def _holds(given: Any, operator: str, wanted: Any) -> bool:
     if operator == "==":
         return bool(given == wanted)
     if operator == "!=":
@@ -108,7 +110,7 @@ def _compare(given: Any, operator: str, wanted: Any) -> bool:
         return False
 
 
-def _literal(text: str) -> Any:
+def _literal_value(text: str) -> Any:
     if text[0] in "'\"":
         return text[1:-1]
     try:

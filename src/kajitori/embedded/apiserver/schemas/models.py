@@ -277,7 +277,7 @@ def _of_class(model: type[msgspec.Struct]) -> Schema:
     name = model.__name__
     module = model.__module__.rpartition(".")[2]
     reference = f"{PACKAGES.get(module, f'io.k8s.{module}')}.{name}"
-    text, texts = _texts(model.__doc__ or "")
+    text, texts = _descriptions_of(model.__doc__ or "")
     if name in _FREE_TYPES:
         return Schema(preserve_unknown=True, description=text)
     fields = msgspec.structs.fields(model)
@@ -377,13 +377,15 @@ def _without_none(hint: Any) -> Any:
     return ANY if hint is typing.Any else hint
 
 
-def _texts(doc: str) -> tuple[str, dict[str, str]]:
+def _descriptions_of(doc: str) -> tuple[str, dict[str, str]]:
     """Return the descriptions of a type and of each of its fields from the model's docstring."""
     text, _, parameters = doc.partition("**parameters**")
     pieces = _ENTRY.split(parameters)
-    return _joined(text), {name: _joined(detail) for name, detail in zip(pieces[1::2], pieces[2::2], strict=True)}
+    return _join_lines(text), {
+        name: _join_lines(detail) for name, detail in zip(pieces[1::2], pieces[2::2], strict=True)
+    }
 
 
-def _joined(text: str) -> str:
+def _join_lines(text: str) -> str:
     paragraphs = re.split(r"\n\s*\n", text)
     return "\n\n".join(" ".join(one.split()) for one in paragraphs if one.strip())

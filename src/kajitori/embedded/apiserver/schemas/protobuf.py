@@ -30,7 +30,7 @@ _EVERYWHERE = ("DeleteOptions",)
 
 
 @functools.cache
-def _types() -> dict[str, list[str]]:
+def _field_names() -> dict[str, list[str]]:
     """Return the names of the fields of each type, in the order of their numbers."""
     text = (resources.files(__package__) / "protobuf_fields.txt").read_text()
     return {name: fields for name, *fields in map(str.split, text.splitlines())}
@@ -45,32 +45,32 @@ def decode(body: bytes) -> dict[str, Any]:
     if not body.startswith(_MAGIC):
         raise ValueError("the body does not start with the magic bytes of Kubernetes' protobuf")
     api_version, kind, raw = "", "", b""
-    for number, value in _fields(body[len(_MAGIC) :]):
+    for number, value in _message_fields(body[len(_MAGIC) :]):
         if number == 1 and isinstance(value, bytes):
-            for part, text in _fields(value):
+            for part, text in _message_fields(value):
                 if isinstance(text, bytes):
                     api_version, kind = (text.decode(), kind) if part == 1 else (api_version, text.decode())
         elif number == 2 and isinstance(value, bytes):
             raw = value
     group, _, version = api_version.rpartition("/")
     module = "meta_v1" if kind in _EVERYWHERE else f"{group.partition('.')[0] or 'core'}_{version}"
-    if module not in PACKAGES or f"{module}.{kind}" not in _types():
+    if module not in PACKAGES or f"{module}.{kind}" not in _field_names():
         raise ValueError(f'no kind "{kind}" is registered for version "{api_version}" in protobuf')
-    obj = _message(raw, f"{module}.{kind}", model_schema(module, kind))
+    obj = _read_message(raw, f"{module}.{kind}", model_schema(module, kind))
     return {**obj, "apiVersion": api_version, "kind": kind}
 
 
-def _message(data: bytes, key: str, schema: Schema) -> dict[str, Any]:
+def _read_message(data: bytes, key: str, schema: Schema) -> dict[str, Any]:
     obj: dict[str, Any] = {}
     _read_into(obj, data, key, schema)
     return obj
 
 
 def _read_into(obj: dict[str, Any], data: bytes, key: str, schema: Schema) -> None:
-    names = _types().get(key)
+    names = _field_names().get(key)
     if names is None:
         raise ValueError(f"{key.partition('.')[2]} is not read as protobuf here: send JSON")
-    for number, value in _fields(data):
+    for number, value in _message_fields(data):
         name = names[number - 1] if number <= len(names) else "-"
         if name.startswith("+"):
             if isinstance(value, bytes):
@@ -80,93 +80,93 @@ def _read_into(obj: dict[str, Any], data: bytes, key: str, schema: Schema) -> No
         if part is None:
             continue
         if part.type == "array":
-            _extend(obj.setdefault(name, []), part.items or part, value)
+            _extend_list(obj.setdefault(name, []), part.items or part, value)
         elif part.type == "map":
             _add_entry(obj.setdefault(name, {}), part.items or part, value)
         else:
-            found = _value(part, value)
+            found = _field_value(part, value)
             if found is not None:
                 obj[name] = found
 
 
-def _extend(items: list[Any], schema: Schema, value: int | bytes) -> None:
+def _extend_list(items: list[Any], schema: Schema, value: int | bytes) -> None:
     if schema.type == "integer" and isinstance(value, bytes):
         at = 0
         while at < len(value):
-            number, at = _varint(value, at)
-            items.append(_signed(number))
+            number, at = _read_varint(value, at)
+            items.append(_as_signed(number))
         return
-    found = _value(schema, value)
+    found = _field_value(schema, value)
     items.append({} if found is None else found)
 
 
 def _add_entry(entries: dict[str, Any], schema: Schema, value: int | bytes) -> None:
     name, found = "", None
     if isinstance(value, bytes):
-        for number, part in _fields(value):
+        for number, part in _message_fields(value):
             if number == 1 and isinstance(part, bytes):
                 name = part.decode()
             elif number == 2:
-                found = _value(schema, part)
+                found = _field_value(schema, part)
     entries[name] = found if found is not None else ""
 
 
-def _value(schema: Schema, value: int | bytes) -> Any:
+def _field_value(schema: Schema, value: int | bytes) -> Any:
     kind = schema.type
     if isinstance(value, int):
-        return bool(value) if kind == "boolean" else _signed(value)
+        return bool(value) if kind == "boolean" else _as_signed(value)
     if kind == "string":
         return value.decode()
     if kind == "bytes":
         return base64.b64encode(value).decode()
     if kind == "object":
         package, _, name = schema.reference.rpartition(".")
-        return _message(value, f"{_MODULES[package]}.{name}", schema)
+        return _read_message(value, f"{_MODULES[package]}.{name}", schema)
     if kind in ("time", "microtime"):
-        return _time(value, micro=kind == "microtime")
+        return _time_text(value, micro=kind == "microtime")
     if kind == "array":
         # A list as the value of a map is a message of its own.
-        return [one.decode() for number, one in _fields(value) if number == 1 and isinstance(one, bytes)]
-    inner = dict(_fields(value))
+        return [one.decode() for number, one in _message_fields(value) if number == 1 and isinstance(one, bytes)]
+    inner = dict(_message_fields(value))
     if kind == "quantity":
         text = inner.get(1, b"")
         return text.decode() if isinstance(text, bytes) and text else "0"
     if kind == "intorstring":
         text = inner.get(3, b"")
         number = inner.get(2, 0)
-        return _signed(number) if inner.get(1, 0) == 0 and isinstance(number, int) else _text(text)
+        return _as_signed(number) if inner.get(1, 0) == 0 and isinstance(number, int) else _decoded_text(text)
     raw = inner.get(1, b"")
     return decode_json(raw) if isinstance(raw, bytes) and raw else None
 
 
-def _text(value: int | bytes) -> str:
+def _decoded_text(value: int | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else ""
 
 
-def _time(value: bytes, *, micro: bool) -> str | None:
-    inner = dict(_fields(value))
+def _time_text(value: bytes, *, micro: bool) -> str | None:
+    inner = dict(_message_fields(value))
     seconds, nanos = inner.get(1, 0), inner.get(2, 0)
     if not isinstance(seconds, int) or not isinstance(nanos, int) or (not seconds and not nanos):
         return None
     try:
-        moment = datetime.fromtimestamp(_signed(seconds), UTC).replace(microsecond=_signed(nanos) // 1000)
+        moment = datetime.fromtimestamp(_as_signed(seconds), UTC).replace(microsecond=_as_signed(nanos) // 1000)
     except (OverflowError, OSError) as error:
-        raise ValueError(f"time out of range: {_signed(seconds)}") from error
+        raise ValueError(f"time out of range: {_as_signed(seconds)}") from error
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _message_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the numbers and values of the fields of a message."""
     at = 0
     while at < len(data):
-        tag, at = _varint(data, at)
+        tag, at = _read_varint(data, at)
         number, wire = tag >> 3, tag & 7
         if wire == _VARINT:
-            value, at = _varint(data, at)
+            value, at = _read_varint(data, at)
             yield number, value
             continue
         if wire == _BYTES:
-            size, at = _varint(data, at)
+            size, at = _read_varint(data, at)
         elif wire in (_FIXED64, _FIXED32):
             size = 8 if wire == _FIXED64 else 4
         else:
@@ -177,7 +177,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         at += size
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     value, shift = 0, 0
     while True:
         if at >= len(data) or shift > 63:
@@ -190,5 +190,5 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _signed(value: int) -> int:
+def _as_signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value

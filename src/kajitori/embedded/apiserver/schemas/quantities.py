@@ -21,7 +21,7 @@ _MAX_EXPONENT = 40
 """Largest exponent: a short text must not become a number of a million digits."""
 
 
-def _split(text: str) -> tuple[int, str]:
+def _split_number(text: str) -> tuple[int, str]:
     found = _FORM.fullmatch(text)
     if found is None:
         raise ValueError(f"quantities must match the regular expression '{PATTERN}'")
@@ -47,7 +47,7 @@ def parse_nano(text: str) -> int:
     Raises:
         ValueError: it is not a quantity.
     """
-    return _split(text)[0]
+    return _split_number(text)[0]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -57,7 +57,7 @@ def canonical(text: str) -> str:
     Raises:
         ValueError: it is not a quantity.
     """
-    nano, form = _split(text)
+    nano, form = _split_number(text)
     return format_nano(nano, form)
 
 
@@ -81,4 +81,4 @@ def format_nano(nano: int, form: str = "decimal") -> str:
 
 def form_of(text: str) -> str:
     """Return the form of a quantity. Sums keep the form of their first part."""
-    return _split(text)[1]
+    return _split_number(text)[1]

@@ -103,7 +103,9 @@ def _mutation_faults(spec: Mapping[str, Any]) -> Iterator[Cause]:
             yield invalid(f"{field}.patchType", mutation.get("patchType"), "this API server serves JSONPatch only")
         else:
             patch = mutation.get("jsonPatch") or {}
-            yield from _compiled(scope, patch, "expression", f"{field}.jsonPatch", "list(jsonpatch)", "list(dyn)")[0]
+            yield from _compile_field(scope, patch, "expression", f"{field}.jsonPatch", "list(jsonpatch)", "list(dyn)")[
+                0
+            ]
 
 
 def _scope_of(spec: Mapping[str, Any], scope: Scope) -> tuple[list[Cause], Scope]:
@@ -127,21 +129,21 @@ def _condition_faults(conditions: Sequence[Mapping[str, Any]]) -> Iterator[Cause
         yield invalid("spec.matchConditions", len(conditions), f"must have at most {_MAX_CONDITIONS} items")
     scope = policy_scope()
     for index, condition in enumerate(conditions):
-        yield from _compiled(scope, condition, "expression", f"spec.matchConditions[{index}]", "bool")[0]
+        yield from _compile_field(scope, condition, "expression", f"spec.matchConditions[{index}]", "bool")[0]
 
 
 def _variable_faults(variable: Mapping[str, Any], scope: Scope, field: str) -> tuple[list[Cause], Expression | None]:
     causes, name = [], variable.get("name") or ""
     if not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
         causes.append(invalid(f"{field}.name", name, "must be a valid CEL identifier"))
-    found, expression = _compiled(scope, variable, "expression", field)
+    found, expression = _compile_field(scope, variable, "expression", field)
     return causes + found, expression if not causes else None
 
 
 def _validation_faults(validation: Mapping[str, Any], scope: Scope, field: str) -> Iterator[Cause]:
-    yield from _compiled(scope, validation, "expression", field, "bool")[0]
+    yield from _compile_field(scope, validation, "expression", field, "bool")[0]
     if "messageExpression" in validation:
-        yield from _compiled(scope, validation, "messageExpression", field, "string")[0]
+        yield from _compile_field(scope, validation, "messageExpression", field, "string")[0]
     message = validation.get("message") or ""
     if message and (not message.strip() or re.search(r"[\n\r]", message.strip())):
         yield invalid(f"{field}.message", message, "must be one line that is not blank")
@@ -158,10 +160,10 @@ def _annotation_faults(annotations: Sequence[Mapping[str, Any]], scope: Scope, n
         if len((annotation.get("valueExpression") or "").strip().encode()) > _MAX_ANNOTATION_BYTES:
             yield required(f"{field}.valueExpression", f"must not exceed {_MAX_ANNOTATION_BYTES} bytes in length")
         else:
-            yield from _compiled(scope, annotation, "valueExpression", field, "string", "null_type")[0]
+            yield from _compile_field(scope, annotation, "valueExpression", field, "string", "null_type")[0]
 
 
-def _compiled(
+def _compile_field(
     scope: Scope, owner: Mapping[str, Any], name: str, field: str, *results: str
 ) -> tuple[list[Cause], Expression | None]:
     """Return the faults of the expression in a field of `owner`, and the expression if it has none. `results`: the

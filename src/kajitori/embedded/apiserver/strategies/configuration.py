@@ -27,7 +27,11 @@ _IMMUTABLE = "field is immutable when `immutable` is set"
 class ConfigMapStrategy(Strategy):
     def faults(self, new: Object, old: Object | None) -> list[Cause]:
         data, binary = new.get("data") or {}, new.get("binaryData") or {}
-        causes = _keys(data, "data") + _keys(binary, "binaryData") + _kept(new, old, ("data", "binaryData"))
+        causes = (
+            _key_faults(data, "data")
+            + _key_faults(binary, "binaryData")
+            + _immutability_faults(new, old, ("data", "binaryData"))
+        )
         for key in data.keys() & binary.keys():
             causes.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         size = sum(len(value.encode()) for value in data.values()) + sum(_decoded_size(one) for one in binary.values())
@@ -45,7 +49,11 @@ class SecretStrategy(Strategy):
 
     def faults(self, new: Object, old: Object | None) -> list[Cause]:
         data = new.get("data") or {}
-        causes = _keys(data, "data") + _kept(new, old, ("data",)) + _required_keys(new.get("type", ""), data, new)
+        causes = (
+            _key_faults(data, "data")
+            + _immutability_faults(new, old, ("data",))
+            + _required_keys(new.get("type", ""), data, new)
+        )
         too_large = sum(_decoded_size(one) for one in data.values()) > MAX_BYTES
         return [*causes, too_long("data", MAX_BYTES)] if too_large else causes
 
@@ -65,7 +73,7 @@ def _required_keys(kind: str, data: dict[str, Any], obj: Object) -> list[Cause]:
     return causes
 
 
-def _keys(data: dict[str, Any], field: str) -> list[Cause]:
+def _key_faults(data: dict[str, Any], field: str) -> list[Cause]:
     return [invalid(f"{field}[{key}]", key, fault) for key in data for fault in texts.config_key(key)]
 
 
@@ -76,7 +84,7 @@ def _decoded_size(text: str) -> int:
         return len(text)
 
 
-def _kept(new: Object, old: Object | None, data: tuple[str, ...]) -> list[Cause]:
+def _immutability_faults(new: Object, old: Object | None, data: tuple[str, ...]) -> list[Cause]:
     if old is None or not old.get("immutable"):
         return []
     causes = [forbidden("immutable", _IMMUTABLE)] if not new.get("immutable") else []

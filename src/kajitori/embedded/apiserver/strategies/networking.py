@@ -61,7 +61,7 @@ class ServiceStrategy(Strategy):
             causes.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
         if kind == "ExternalName":
             causes += _external_name(spec)
-        causes += cluster_address_faults(spec) + _ports(ports, kind)
+        causes += cluster_address_faults(spec) + _port_faults(ports, kind)
         if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
             causes.append(forbidden("spec.allocateLoadBalancerNodePorts", "only for type LoadBalancer"))
         policy = spec.get("externalTrafficPolicy")
@@ -179,7 +179,7 @@ def _changed_addresses(spec: Spec, before: Spec) -> list[Cause]:
     return [invalid("spec.clusterIPs", new, "may not change once set")] if new[:kept] != old[:kept] else []
 
 
-def _ports(ports: list[Spec], kind: str | None) -> list[Cause]:
+def _port_faults(ports: list[Spec], kind: str | None) -> list[Cause]:
     causes: list[Cause] = []
     names: set[str] = set()
     node_ports: set[tuple[Any, Any]] = set()

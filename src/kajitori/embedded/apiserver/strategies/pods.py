@@ -93,7 +93,7 @@ class PodStrategy(Strategy):
     def faults(self, new: Object, old: Object | None) -> list[Cause]:
         spec = new["spec"]
         if old is not None:
-            return _changed(spec, old.get("spec") or {})
+            return _change_faults(spec, old.get("spec") or {})
         causes = []
         if spec.get("ephemeralContainers"):
             causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
@@ -119,7 +119,7 @@ class PodStrategy(Strategy):
                 causes += [invalid(field, kind, fault) for fault in texts.qualified_name(kind)]
         if status.get("qosClass") != (before.get("qosClass") or qos_class(old.get("spec") or {})):
             causes.append(invalid("status.qosClass", status.get("qosClass"), IMMUTABLE))
-        return causes + _restarted(status, before, spec)
+        return causes + _restart_faults(status, before, spec)
 
 
 def qos_class(spec: dict[str, Any]) -> str:
@@ -131,7 +131,7 @@ def qos_class(spec: dict[str, Any]) -> str:
             parts += [container.get("resources") or {} for container in spec.get(name) or []]
     has_any, guaranteed = False, bool(parts)
     for part in parts:
-        requests, limits = _computed(part.get("requests")), _computed(part.get("limits"))
+        requests, limits = _compute_resources(part.get("requests")), _compute_resources(part.get("limits"))
         has_any = has_any or bool(requests) or bool(limits)
         if limits.keys() != {"cpu", "memory"} or any(
             requests.get(name, value) != value for name, value in limits.items()
@@ -142,12 +142,12 @@ def qos_class(spec: dict[str, Any]) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _computed(amounts: dict[str, str] | None) -> dict[str, int]:
+def _compute_resources(amounts: dict[str, str] | None) -> dict[str, int]:
     found = {name: parse_nano(amounts[name]) for name in ("cpu", "memory") if amounts and name in amounts}
     return {name: value for name, value in found.items() if value > 0}
 
 
-def _changed(spec: dict[str, Any], before: dict[str, Any]) -> list[Cause]:
+def _change_faults(spec: dict[str, Any], before: dict[str, Any]) -> list[Cause]:
     """Return the faults of changes to a Pod's spec."""
     causes: list[Cause] = []
     deadline, deadline_before = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
@@ -184,7 +184,7 @@ def _fixed_part(spec: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     return fixed
 
 
-def _restarted(status: dict[str, Any], before: dict[str, Any], spec: dict[str, Any]) -> list[Cause]:
+def _restart_faults(status: dict[str, Any], before: dict[str, Any], spec: dict[str, Any]) -> list[Cause]:
     """Return the faults of restarted containers: one that ended for good cannot run again
     (ValidateContainerStateTransition)."""
     policy = spec.get("restartPolicy", "Always")

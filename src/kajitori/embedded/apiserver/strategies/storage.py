@@ -47,7 +47,7 @@ class ClaimStrategy(Strategy):
         names = (spec.keys() | before.keys()) - may_change
         causes = [forbidden("spec", _CLAIM_FIXED)] if any(spec.get(name) != before.get(name) for name in names) else []
         given = parse_nano(((old.get("status") or {}).get("capacity") or {}).get("storage", "0"))
-        if _requested(spec) < _requested(before) and _requested(spec) <= given:
+        if _requested_bytes(spec) < _requested_bytes(before) and _requested_bytes(spec) <= given:
             causes.append(forbidden("spec.resources.requests.storage", "must not be less than status.capacity"))
         return causes
 
@@ -74,7 +74,7 @@ def _complete_source(spec: dict[str, Any]) -> None:
         spec["dataSourceRef"].setdefault("apiGroup", None)
 
 
-def _requested(spec: dict[str, Any]) -> int:
+def _requested_bytes(spec: dict[str, Any]) -> int:
     return parse_nano(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
 
 
@@ -84,7 +84,7 @@ class VolumeStrategy(Strategy):
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
-        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": _now()}
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": _present_time()}
 
     def prepare_status_update(self, new: Object, old: Object) -> None:
         super().prepare_status_update(new, old)
@@ -92,14 +92,14 @@ class VolumeStrategy(Strategy):
         if "lastPhaseTransitionTime" in before:
             status.setdefault("lastPhaseTransitionTime", before["lastPhaseTransitionTime"])
         if status.get("phase") != before.get("phase"):
-            status["lastPhaseTransitionTime"] = _now()
+            status["lastPhaseTransitionTime"] = _present_time()
 
 
 class StorageClassStrategy(Strategy):
     immutable = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
 
 
-def _now() -> str:
+def _present_time() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

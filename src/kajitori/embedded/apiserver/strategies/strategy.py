@@ -68,7 +68,7 @@ class Strategy:
         if generation is None:
             new["metadata"].pop("generation", None)
         else:
-            changed = self.has_generation and _substance(new) != _substance(old)
+            changed = self.has_generation and _without_metadata_and_status(new) != _without_metadata_and_status(old)
             new["metadata"]["generation"] = generation + 1 if changed else generation
 
     def prepare_status_update(self, new: Object, old: Object) -> None:
@@ -102,7 +102,7 @@ class Strategy:
 
     def fields(self, obj: Object) -> dict[str, str]:
         """Return the values for field selectors beyond metadata.name and metadata.namespace."""
-        return {path: _selected(at_path(obj, path), blank) for path, blank in self.selectable.items()}
+        return {path: _selectable_text(at_path(obj, path), blank) for path, blank in self.selectable.items()}
 
 
 def keep(new: Object, old: Object, name: str) -> None:
@@ -121,9 +121,9 @@ def at_path(obj: Object, path: str) -> Any:
     return value
 
 
-def _selected(value: Any, blank: str) -> str:
+def _selectable_text(value: Any, blank: str) -> str:
     return "true" if value is True else value if isinstance(value, str) else blank
 
 
-def _substance(obj: Object) -> Object:
+def _without_metadata_and_status(obj: Object) -> Object:
     return {name: value for name, value in obj.items() if name not in ("metadata", "status", "apiVersion", "kind")}

@@ -76,7 +76,7 @@ class KubeletProxy:
             return await self._log(request, target)
         if request.method not in ("GET", "POST"):
             raise StatusError.method_not_allowed()
-        return await self._stream(request, target)
+        return await self._pass_stream_on(request, target)
 
     async def of_node(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answer a GET of `nodes/proxy`, such as `stats/summary`, with the kubelet's own answer.
@@ -91,10 +91,10 @@ class KubeletProxy:
         headers = {"X-Forwarded-Uri": request.path}  # as kube-apiserver's proxy says it
         try:
             query = list(request.query.items())
-            upstream = await self._client().get(url, params=query, headers=headers, ssl=tls)
+            upstream = await self._http_client().get(url, params=query, headers=headers, ssl=tls)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise StatusError(
-                503, "ServiceUnavailable", f"error trying to reach service: {_reason(error)}", {}
+                503, "ServiceUnavailable", f"error trying to reach service: {_reason_of(error)}", {}
             ) from error
         async with upstream:
             response = web.StreamResponse(status=upstream.status, headers={"Content-Type": upstream.content_type})
@@ -104,8 +104,8 @@ class KubeletProxy:
     # --- logs --------------------------------------------------------------------------------------------------------
 
     async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        pod = self._pod(target)
-        container = _container(pod, request.query.get("container", ""))
+        pod = self._pod_of(target)
+        container = _container_name(pod, request.query.get("container", ""))
         _check_log(request)
         node = _node_of(pod)
         if not node:
@@ -115,12 +115,12 @@ class KubeletProxy:
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
         url, tls = await self._kubelet_url(node, path)
         try:
-            upstream = await self._client().get(url, params=parameters, ssl=tls)
+            upstream = await self._http_client().get(url, params=parameters, ssl=tls)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise StatusError.internal(f'Get "{url}": {_reason(error)}') from error
+            raise StatusError.internal(f'Get "{url}": {_reason_of(error)}') from error
         async with upstream:
             if upstream.status != 200:
-                raise await _refusal(upstream)
+                raise await _kubelet_refusal(upstream)
             response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
             response.enable_chunked_encoding()
             await response.prepare(request)
@@ -128,12 +128,12 @@ class KubeletProxy:
 
     # --- exec, attach, port-forward ----------------------------------------------------------------------------------
 
-    async def _stream(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        pod = self._pod(target)
+    async def _pass_stream_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        pod = self._pod_of(target)
         if target.subresource == "portforward":
-            path, parameters = f"/portForward/{target.namespace}/{target.name}", _ports(request.query)
+            path, parameters = f"/portForward/{target.namespace}/{target.name}", _port_parameters(request.query)
         else:
-            container = _container(pod, request.query.get("container", ""))
+            container = _container_name(pod, request.query.get("container", ""))
             path = f"/{target.subresource}/{target.namespace}/{target.name}/{container}"
             parameters = _remote_parameters(request.query, target.subresource)
         phase = (pod.get("status") or {}).get("phase")
@@ -151,13 +151,13 @@ class KubeletProxy:
         try:
             return await pass_on(request, url, parameters, tls, _CONNECT_SECONDS)
         except Refused as refused:
-            raise _refused(refused.code, refused.text) from refused
+            raise _error_of(refused.code, refused.text) from refused
         except (TimeoutError, OSError) as error:
-            raise StatusError.internal(f"error dialing backend: {_reason(error)}") from error
+            raise StatusError.internal(f"error dialing backend: {_reason_of(error)}") from error
 
     # --- the kubelet of a Pod ----------------------------------------------------------------------------------------
 
-    def _pod(self, target: Target) -> Object:
+    def _pod_of(self, target: Target) -> Object:
         return self._objects.get(target.kind, target.namespace, target.name).object
 
     async def _kubelet_url(self, node: str, path: str) -> _KubeletUrl:
@@ -189,7 +189,7 @@ class KubeletProxy:
         context.load_cert_chain(self._certificates.client, self._certificates.client_key)
         return context
 
-    def _client(self) -> aiohttp.ClientSession:
+    def _http_client(self) -> aiohttp.ClientSession:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
             connector = aiohttp.TCPConnector(limit=0)
@@ -206,7 +206,7 @@ async def _checked_certificate(node: str, wanted_fingerprint: str, address: str,
     try:
         certificate = await asyncio.to_thread(ssl.get_server_certificate, (address, port), timeout=_CONNECT_SECONDS)
     except OSError as error:
-        raise StatusError.internal(f"error dialing the kubelet of node {node}: {_reason(error)}") from error
+        raise StatusError.internal(f"error dialing the kubelet of node {node}: {_reason_of(error)}") from error
     if fingerprint(x509.load_pem_x509_certificate(certificate.encode())) != wanted_fingerprint:
         what = f"not the one that the Node's annotation {names.ANNOTATION_SERVING_CERTIFICATE} names"
         raise StatusError.internal(f"the kubelet of node {node} shows a certificate at {address}:{port} that is {what}")
@@ -217,7 +217,7 @@ def _node_of(pod: Object) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
-def _container(pod: Object, asked: str) -> str:
+def _container_name(pod: Object, asked: str) -> str:
     """Return the name of the container that a request means.
 
     Raises:
@@ -255,7 +255,7 @@ def _remote_parameters(query: MultiMapping[str], subresource: str) -> list[tuple
     return [("command", one) for one in commands] + asked
 
 
-def _ports(query: MultiMapping[str]) -> list[tuple[str, str]]:
+def _port_parameters(query: MultiMapping[str]) -> list[tuple[str, str]]:
     """Return the `port` parameters for the kubelet. Clients that speak SPDY name the port with each stream instead.
 
     Raises:
@@ -284,12 +284,12 @@ def _check_log(request: web.BaseRequest) -> None:
         raise StatusError.bad_request("at most one of `sinceTime` or `sinceSeconds` may be specified")
 
 
-async def _refusal(upstream: aiohttp.ClientResponse) -> StatusError:
+async def _kubelet_refusal(upstream: aiohttp.ClientResponse) -> StatusError:
     text = (await upstream.content.read(4096)).decode(errors="replace").strip()
-    return _refused(upstream.status, text)
+    return _error_of(upstream.status, text)
 
 
-def _refused(code: int, text: str) -> StatusError:
+def _error_of(code: int, text: str) -> StatusError:
     if code == 404:
         return StatusError(404, "NotFound", text or "the kubelet does not know this Pod", {})
     if code == 400:
@@ -315,5 +315,5 @@ async def _passed_on(
     return response
 
 
-def _reason(error: BaseException) -> str:
+def _reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -84,7 +84,7 @@ class Subresources:
         if options.dry_run:
             wanted["dryRun"] = ["All"]
         pod = self._objects.get(target.kind, target.namespace, name).object
-        if _counts(pod):
+        if _counts_as_disruption(pod):
             self._check_budget(target, pod, dry_run=bool(wanted.get("dryRun")))
         if not wanted.get("dryRun"):
             given = wanted.get("preconditions") or {}
@@ -216,7 +216,7 @@ def _set_condition(pod: Object, kind: str, **why: str) -> None:
         conditions.append(now)
 
 
-def _counts(pod: Object) -> bool:
+def _counts_as_disruption(pod: Object) -> bool:
     """Return whether an eviction disturbs anything: a Pod that has ended, is ending or never started does not count."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get("deletionTimestamp")

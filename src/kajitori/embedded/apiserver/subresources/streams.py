@@ -91,7 +91,7 @@ async def pass_on(
     upstream = await _connect(url, tls, connect_seconds)
     try:
         async with asyncio.timeout(connect_seconds):
-            upstream.transport.write(_request(request, url, query))
+            upstream.transport.write(_request_head(request, url, query))
             head = await upstream.read_head()
         if head.code != 101:
             length = head.headers.get("Content-Length", "")
@@ -114,7 +114,7 @@ async def _connect(url: str, tls: ssl.SSLContext, seconds: float) -> _End:
     return upstream
 
 
-def _request(request: web.BaseRequest, url: str, query: Sequence[tuple[str, str]]) -> bytes:
+def _request_head(request: web.BaseRequest, url: str, query: Sequence[tuple[str, str]]) -> bytes:
     parts = urlsplit(url)
     lines = [f"{request.method} {parts.path}?{urlencode(query)} HTTP/1.1", f"Host: {parts.netloc}"]
     lines += ["Connection: Upgrade", "Content-Length: 0"]

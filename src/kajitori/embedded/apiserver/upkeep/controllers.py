@@ -63,7 +63,7 @@ class Controllers:
             while self._queue:
                 taken = [self._queue.popitem(last=False)[0] for _ in range(min(_TURN, len(self._queue)))]
                 for resource, key in taken:
-                    self._look(resource, key)
+                    self._look_at(resource, key)
                 try:
                     await self._objects.store.durable(self._objects.store.revision)
                 except NotStored as error:
@@ -73,7 +73,7 @@ class Controllers:
                         self._add(resource, key)
                 await asyncio.sleep(0)
 
-    def _look(self, resource: str, key: str) -> None:
+    def _look_at(self, resource: str, key: str) -> None:
         namespace, _, name = key.rpartition("/")
         try:
             record = self._objects.store.get(resource, namespace, name)

@@ -85,27 +85,29 @@ def delete_record(objects: Objects, kind: Kind, record: Record, options: DeleteO
         if not meta.get("deletionTimestamp"):
             return _mark_namespace(objects, kind, record, obj, options)
         if (obj.get("spec") or {}).get("finalizers"):
-            return Deleted(_shown(kind, obj), at_once=False)
+            return Deleted(_encoded(kind, obj), at_once=False)
     if resource == DEFINITIONS and not meta.get("deletionTimestamp"):
         return _mark_definition(objects, kind, record, obj, options)
     graceful = resource == "pods" and _begin_grace(obj, options)
     if graceful is None:
         # It is being deleted already; only a shorter grace period changes anything.
-        return Deleted(_shown(kind, obj) if resource in _ANSWERS_OBJECT else _success(kind, obj), at_once=False)
+        return Deleted(
+            _encoded(kind, obj) if resource in _ANSWERS_OBJECT else _success_status(kind, obj), at_once=False
+        )
     finalizers = meta.get("finalizers") or []
     if kind.stored.plural != "events":
         # Events own nothing, so the propagation policy does not matter.
-        finalizers = _finalizers(finalizers, options)
+        finalizers = _finalizers_for(finalizers, options)
         _put_finalizers(meta, finalizers)
     if not graceful and finalizers:
-        _mark(obj)
+        _mark_deleted(obj)
     if finalizers or (graceful and meta["deletionGracePeriodSeconds"] > 0):
-        return _marked(objects, kind, record, obj, options)
+        return _store_marked(objects, kind, record, obj, options)
     if not options.dry_run:
         if graceful:
             record = objects.put(kind, record, obj)
         obj = objects.remove(kind, record).object
-    return Deleted(_shown(kind, obj) if resource in _ANSWERS_OBJECT else _success(kind, obj), at_once=True)
+    return Deleted(_encoded(kind, obj) if resource in _ANSWERS_OBJECT else _success_status(kind, obj), at_once=True)
 
 
 def _begin_grace(pod: Object, options: DeleteOptions) -> bool | None:
@@ -119,7 +121,7 @@ def _begin_grace(pod: Object, options: DeleteOptions) -> bool | None:
         if options.grace_seconds is None or options.grace_seconds >= had:
             return None
         begun = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=had)
-        meta["deletionTimestamp"] = _text(begun + timedelta(seconds=options.grace_seconds))
+        meta["deletionTimestamp"] = _time_text(begun + timedelta(seconds=options.grace_seconds))
         meta["deletionGracePeriodSeconds"] = options.grace_seconds
         return True
     grace = options.grace_seconds
@@ -128,14 +130,14 @@ def _begin_grace(pod: Object, options: DeleteOptions) -> bool | None:
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         grace = 0
     grace = max(grace, 1) if grace < 0 else grace
-    meta["deletionTimestamp"] = _text(datetime.now(UTC) + timedelta(seconds=grace))
+    meta["deletionTimestamp"] = _time_text(datetime.now(UTC) + timedelta(seconds=grace))
     meta["deletionGracePeriodSeconds"] = grace
     if meta.get("generation"):
         meta["generation"] += 1
     return True
 
 
-def _mark(obj: Object) -> None:
+def _mark_deleted(obj: Object) -> None:
     """Mark an object as being deleted while finalizers hold it."""
     meta = obj["metadata"]
     now = now_text()
@@ -148,7 +150,7 @@ def _mark(obj: Object) -> None:
     meta["deletionGracePeriodSeconds"] = 0
 
 
-def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
+def _finalizers_for(present: list[str], options: DeleteOptions) -> list[str]:
     """Return the finalizers for the treatment of dependents (deletionFinalizersForGarbageCollection)."""
     had = orphan, foreground = ORPHAN in present, FOREGROUND in present
     if options.orphan_dependents is not None:
@@ -164,8 +166,8 @@ def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
 def _mark_namespace(objects: Objects, kind: Kind, record: Record, obj: Object, options: DeleteOptions) -> Deleted:
     obj["metadata"]["deletionTimestamp"] = now_text()
     obj.setdefault("status", {})["phase"] = "Terminating"
-    _put_finalizers(obj["metadata"], _finalizers(obj["metadata"].get("finalizers") or [], options))
-    return _marked(objects, kind, record, obj, options)
+    _put_finalizers(obj["metadata"], _finalizers_for(obj["metadata"].get("finalizers") or [], options))
+    return _store_marked(objects, kind, record, obj, options)
 
 
 def _mark_definition(objects: Objects, kind: Kind, record: Record, obj: Object, options: DeleteOptions) -> Deleted:
@@ -183,13 +185,13 @@ def _mark_definition(objects: Objects, kind: Kind, record: Record, obj: Object, 
             "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         }
     )
-    return _marked(objects, kind, record, obj, options)
+    return _store_marked(objects, kind, record, obj, options)
 
 
-def _marked(objects: Objects, kind: Kind, record: Record, obj: Object, options: DeleteOptions) -> Deleted:
+def _store_marked(objects: Objects, kind: Kind, record: Record, obj: Object, options: DeleteOptions) -> Deleted:
     if not options.dry_run and obj != record.object:
         obj = objects.put(kind, record, obj).object
-    return Deleted(_shown(kind, obj), at_once=False)
+    return Deleted(_encoded(kind, obj), at_once=False)
 
 
 def _put_finalizers(meta: Object, finalizers: list[str]) -> None:
@@ -199,11 +201,11 @@ def _put_finalizers(meta: Object, finalizers: list[str]) -> None:
         meta.pop("finalizers", None)
 
 
-def _shown(kind: Kind, stored: Object) -> bytes:
+def _encoded(kind: Kind, stored: Object) -> bytes:
     return encode_plain(kind.decode(stored))
 
 
-def _success(kind: Kind, obj: Object) -> bytes:
+def _success_status(kind: Kind, obj: Object) -> bytes:
     resource, meta = kind.resource, obj["metadata"]
     details = {"name": meta["name"]} | ({"group": resource.group} if resource.group else {})
     details |= {"kind": resource.plural, "uid": meta["uid"]}
@@ -211,5 +213,5 @@ def _success(kind: Kind, obj: Object) -> bytes:
     return encode_plain(status)
 
 
-def _text(moment: datetime) -> str:
+def _time_text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

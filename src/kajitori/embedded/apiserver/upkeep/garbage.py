@@ -99,7 +99,7 @@ class GarbageCollector:
         finalizers = meta.get("finalizers") or []
         if meta.get("deletionTimestamp"):
             if ORPHAN in finalizers:
-                self._orphan(kind, record)
+                self._orphan_dependents(kind, record)
             elif FOREGROUND in finalizers:
                 self._wait_for_dependents(kind, record)
             return
@@ -107,7 +107,7 @@ class GarbageCollector:
         if owners:
             self._check_owners(kind, record, owners)
 
-    def _orphan(self, kind: Kind, record: Record) -> None:
+    def _orphan_dependents(self, kind: Kind, record: Record) -> None:
         """Remove the owner from its dependents, then let it be deleted."""
         uid = record.object["metadata"]["uid"]
         for dependent in self._dependents_of(uid):

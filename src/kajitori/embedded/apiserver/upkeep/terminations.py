@@ -42,7 +42,7 @@ class Terminations:
         if record.resource == NAMESPACES:
             self._namespaces.add(record.name)
         else:
-            self._definitions[_defined(record.object)] = record.name
+            self._definitions[_defined_resource(record.object)] = record.name
         self._add(record.resource, record.key)
 
     def on_event(self, event: Event) -> None:
@@ -54,7 +54,7 @@ class Terminations:
         if record.resource == NAMESPACES:
             self._namespaces.discard(record.name)
         elif record.resource == DEFINITIONS:
-            self._definitions.pop(_defined(record.object), None)
+            self._definitions.pop(_defined_resource(record.object), None)
         if record.namespace in self._namespaces:
             self._add(NAMESPACES, record.namespace)
         if record.resource in self._definitions:
@@ -117,15 +117,17 @@ class Terminations:
         return True
 
     def _report(self, kind: Kind, record: Record, namespace: Object, left: list[Record]) -> None:
-        resources = Counter(_named(one.resource) for one in left)
+        resources = Counter(_definition_name(one.resource) for one in left)
         held_ones = [one for one in left if b'"finalizers"' in one.value]
         finalizers = Counter(name for one in held_ones for name in one.object["metadata"].get("finalizers") or ())
         remain = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(resources.items()))
         held = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-        conditions = [_condition("ContentRemaining", "SomeResourcesRemain", f"Some resources are remaining: {remain}")]
+        conditions = [
+            _namespace_condition("ContentRemaining", "SomeResourcesRemain", f"Some resources are remaining: {remain}")
+        ]
         if held:
             detail = f"Some content in the namespace has finalizers remaining: {held}"
-            conditions.append(_condition("FinalizersRemaining", "SomeFinalizersRemain", detail))
+            conditions.append(_namespace_condition("FinalizersRemaining", "SomeFinalizersRemain", detail))
         before = {one.get("type"): one for one in (namespace.get("status") or {}).get("conditions") or []}
         for one in conditions:
             known = before.get(one["type"], {})
@@ -140,7 +142,7 @@ class Terminations:
         if DEFINITION_FINALIZER not in (definition["metadata"].get("finalizers") or ()):
             return
         store = self._objects.store
-        resource = _defined(definition)
+        resource = _defined_resource(definition)
         for index, one in enumerate(store.records(resource)):
             if index == _AT_ONCE:
                 self._add(DEFINITIONS, record.name)
@@ -152,15 +154,15 @@ class Terminations:
             drop_finalizer(self._objects, kind, current, DEFINITION_FINALIZER)
 
 
-def _defined(definition: Object) -> str:
+def _defined_resource(definition: Object) -> str:
     spec = definition["spec"]
     return f"{spec['group']}/{spec['names']['plural']}"
 
 
-def _named(resource: str) -> str:
+def _definition_name(resource: str) -> str:
     group, _, plural = resource.partition("/")
     return f"{plural}.{group}"
 
 
-def _condition(kind: str, reason: str, message: str) -> dict[str, Any]:
+def _namespace_condition(kind: str, reason: str, message: str) -> dict[str, Any]:
     return {"type": f"Namespace{kind}", "status": "True", "reason": reason, "message": message}

@@ -28,7 +28,7 @@ _RESOURCE_FIELDS = tuple(f"{part}.{name}" for part in ("limits", "requests") for
 # -- Containers
 
 
-def _container(container: Value, path: str) -> Iterator[Cause]:
+def _container_faults(container: Value, path: str) -> Iterator[Cause]:
     privileged = bool((container.get("securityContext") or {}).get("privileged"))
     for index, mount in enumerate(container.get("volumeMounts") or []):
         if mount.get("subPath") and mount.get("subPathExpr"):
@@ -39,10 +39,10 @@ def _container(container: Value, path: str) -> Iterator[Cause]:
             yield forbidden(where, "only privileged containers may propagate mounts to the host")
     for name in _PROBES:
         if name in container:
-            yield from _probe(name, container[name], f"{path}.{name}")
+            yield from _probe_faults(name, container[name], f"{path}.{name}")
 
 
-def _probe(name: str, probe: Value, path: str) -> Iterator[Cause]:
+def _probe_faults(name: str, probe: Value, path: str) -> Iterator[Cause]:
     grace, is_readiness = probe.get("terminationGracePeriodSeconds"), name == "readinessProbe"
     if grace is not None and (is_readiness or grace <= 0):
         yield invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be positive; not for readiness probes")
@@ -82,7 +82,7 @@ def _security_context(context: Value, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.allowPrivilegeEscalation", False, "must be true with the capability CAP_SYS_ADMIN")
 
 
-def _seccomp(profile: Value, path: str) -> Iterator[Cause]:
+def _seccomp_faults(profile: Value, path: str) -> Iterator[Cause]:
     local = profile.get("type") == "Localhost"
     if local and not profile.get("localhostProfile"):
         yield required(f"{path}.localhostProfile", "must be set when type is Localhost")
@@ -93,7 +93,7 @@ def _seccomp(profile: Value, path: str) -> Iterator[Cause]:
 # -- Pods
 
 
-def _pod(spec: Value, path: str) -> Iterator[Cause]:
+def _pod_faults(spec: Value, path: str) -> Iterator[Cause]:
     volumes = {volume.get("name") for volume in spec.get("volumes") or []}
     seen: set[str] = set()
     for part in ("containers", "initContainers", "ephemeralContainers"):
@@ -132,7 +132,7 @@ def _host_ports(spec: Value, path: str) -> Iterator[Cause]:
                 taken.add(key)
 
 
-def _toleration(toleration: Value, path: str) -> Iterator[Cause]:
+def _toleration_faults(toleration: Value, path: str) -> Iterator[Cause]:
     operator = toleration.get("operator", "Equal")
     if not toleration.get("key") and operator != "Exists":
         yield invalid(f"{path}.operator", operator, "must be Exists when key is empty, which means every taint")
@@ -145,12 +145,12 @@ def _toleration(toleration: Value, path: str) -> Iterator[Cause]:
 def _node_term(term: Value, path: str) -> Iterator[Cause]:
     for index, wanted in enumerate(term.get("matchExpressions") or []):
         where = f"{path}.matchExpressions[{index}]"
-        yield from _operator(wanted, where, ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
+        yield from _operator_faults(wanted, where, ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
         key = wanted.get("key", "")
         yield from (invalid(f"{where}.key", key, fault) for fault in texts.qualified_name(key) if key)
     for index, wanted in enumerate(term.get("matchFields") or []):
         where, values = f"{path}.matchFields[{index}]", wanted.get("values") or []
-        yield from _operator(wanted, where, ("In", "NotIn"))
+        yield from _operator_faults(wanted, where, ("In", "NotIn"))
         if len(values) > 1:
             yield required(f"{where}.values", "must be one value")
         if wanted.get("key") != "metadata.name":
@@ -159,7 +159,7 @@ def _node_term(term: Value, path: str) -> Iterator[Cause]:
             yield from (invalid(f"{where}.values", one, fault) for one in values for fault in texts.dns_subdomain(one))
 
 
-def _operator(wanted: Value, path: str, allowed: tuple[str, ...]) -> Iterator[Cause]:
+def _operator_faults(wanted: Value, path: str, allowed: tuple[str, ...]) -> Iterator[Cause]:
     operator, values = wanted.get("operator", ""), wanted.get("values") or []
     if operator not in allowed:
         yield not_supported(f"{path}.operator", operator, allowed)
@@ -171,13 +171,13 @@ def _operator(wanted: Value, path: str, allowed: tuple[str, ...]) -> Iterator[Ca
 
 
 def _selector_requirement(wanted: Value, path: str) -> Iterator[Cause]:
-    yield from _operator(wanted, path, ("In", "NotIn", "Exists", "DoesNotExist"))
+    yield from _operator_faults(wanted, path, ("In", "NotIn", "Exists", "DoesNotExist"))
 
 
 # -- Storage
 
 
-def _claim(spec: Value, path: str) -> Iterator[Cause]:
+def _claim_faults(spec: Value, path: str) -> Iterator[Cause]:
     amount = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if amount is None:
         yield required(f"{path}.resources.requests.storage")
@@ -192,7 +192,7 @@ def _claim(spec: Value, path: str) -> Iterator[Cause]:
             yield invalid(f"{path}.{name}", source.get("kind", ""), "must be PersistentVolumeClaim without an apiGroup")
 
 
-def _volume(spec: Value, path: str) -> Iterator[Cause]:
+def _volume_faults(spec: Value, path: str) -> Iterator[Cause]:
     capacity = spec.get("capacity") or {}
     if capacity and set(capacity) != {"storage"}:
         yield not_supported(f"{path}.capacity", list(capacity), ("storage",))
@@ -289,18 +289,18 @@ def _node_status(status: Value, path: str) -> Iterator[Cause]:
 
 
 COMBINATIONS: dict[str, tuple[Rule, ...]] = {
-    "Container": (_container,),
+    "Container": (_container_faults,),
     "EnvVar": (_env_var,),
     "ResourceFieldSelector": (_resource_field,),
     "SecurityContext": (_security_context,),
-    "SeccompProfile": (_seccomp,),
+    "SeccompProfile": (_seccomp_faults,),
     "ResourceRequirements": (resources.requirement_faults,),
-    "PodSpec": (_pod,),
-    "Toleration": (_toleration,),
+    "PodSpec": (_pod_faults,),
+    "Toleration": (_toleration_faults,),
     "NodeSelectorTerm": (_node_term,),
     "LabelSelectorRequirement": (_selector_requirement,),
-    "PersistentVolumeClaimSpec": (_claim,),
-    "PersistentVolumeSpec": (_volume,),
+    "PersistentVolumeClaimSpec": (_claim_faults,),
+    "PersistentVolumeSpec": (_volume_faults,),
     "NetworkPolicySpec": (_network_policy,),
     "NetworkPolicyPort": (_network_port,),
     "NetworkPolicyPeer": (_network_peer,),

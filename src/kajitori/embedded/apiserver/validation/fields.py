@@ -42,19 +42,19 @@ def _without_parent(path: str) -> list[str]:
     return ["must not contain '..'"] if ".." in path.split("/") else []
 
 
-def _relative(path: str) -> list[str]:
+def _relative_path(path: str) -> list[str]:
     return ["must be a relative path"] if path.startswith("/") else _without_parent(path)
 
 
-def _absolute(path: str) -> list[str]:
+def _absolute_path(path: str) -> list[str]:
     return [] if path.startswith("/") else ["must be an absolute path"]
 
 
-def _trimmed(text: str) -> list[str]:
+def _trimmed_text(text: str) -> list[str]:
     return [] if text == text.strip() else ["must not have leading or trailing whitespace"]
 
 
-def _sysctl(name: str) -> list[str]:
+def _sysctl_name(name: str) -> list[str]:
     return [] if len(name) <= 253 and _SYSCTL.fullmatch(name) else ["must be the name of a kernel parameter"]
 
 
@@ -75,15 +75,15 @@ def _int_or_percent(value: int | str) -> list[str]:
     return ["must not be greater than 100%"] if int(number) > 100 else []
 
 
-def _port(port: int | str) -> list[str]:
+def _port_reference(port: int | str) -> list[str]:
     return texts.port_number(port) if isinstance(port, int) else texts.port_name(port)
 
 
-def _provisioner(name: str) -> list[str]:
+def _provisioner_name(name: str) -> list[str]:
     return texts.qualified_name(name.lower())
 
 
-def _kind(name: str) -> list[str]:
+def _kind_name(name: str) -> list[str]:
     return texts.dns_1035_label(name.lower())
 
 
@@ -114,7 +114,7 @@ def _any_cidr(text: str) -> list[str]:
 CHECKS: dict[str, Check] = {
     # Containers
     "Container.name": texts.dns_label,
-    "Container.image": _trimmed,
+    "Container.image": _trimmed_text,
     "Container.imagePullPolicy": ("Always", "IfNotPresent", "Never"),
     "Container.restartPolicy": ("Always", "Never", "OnFailure"),
     "Container.terminationMessagePolicy": ("File", "FallbackToLogsOnError"),
@@ -130,15 +130,15 @@ CHECKS: dict[str, Check] = {
     "ConfigMapKeySelector.key": texts.config_key,
     "SecretKeySelector.name": texts.dns_subdomain,
     "SecretKeySelector.key": texts.config_key,
-    "VolumeMount.subPath": _relative,
+    "VolumeMount.subPath": _relative_path,
     "VolumeMount.subPathExpr": _without_parent,
     "VolumeMount.mountPropagation": ("None", "HostToContainer", "Bidirectional"),
     **{f"Probe.{name}": _NOT_NEGATIVE for name in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds")},
     "Probe.successThreshold": _NOT_NEGATIVE,
     "Probe.failureThreshold": _NOT_NEGATIVE,
     "HTTPGetAction.scheme": ("HTTP", "HTTPS"),
-    "HTTPGetAction.port": _port,
-    "TCPSocketAction.port": _port,
+    "HTTPGetAction.port": _port_reference,
+    "TCPSocketAction.port": _port_reference,
     "GRPCAction.port": PORT,
     "SleepAction.seconds": _NOT_NEGATIVE,
     "SecurityContext.runAsUser": _ID,
@@ -163,7 +163,7 @@ CHECKS: dict[str, Check] = {
     "PodSecurityContext.runAsGroup": _ID,
     "PodSecurityContext.supplementalGroups": _ID,
     "PodSecurityContext.fsGroupChangePolicy": ("OnRootMismatch", "Always"),
-    "Sysctl.name": _sysctl,
+    "Sysctl.name": _sysctl_name,
     "PodDNSConfig.nameservers": texts.ip_address,
     "PodDNSConfig.searches": _search_path,
     "HostAlias.ip": texts.ip_address,
@@ -187,15 +187,15 @@ CHECKS: dict[str, Check] = {
     "HostPathVolumeSource.type": (
         *("BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"),
     ),
-    "NFSVolumeSource.path": _absolute,
+    "NFSVolumeSource.path": _absolute_path,
     "EmptyDirVolumeSource.sizeLimit": _not_negative,
     "ConfigMapVolumeSource.defaultMode": _MODE,
     "SecretVolumeSource.defaultMode": _MODE,
     "DownwardAPIVolumeSource.defaultMode": _MODE,
     "ProjectedVolumeSource.defaultMode": _MODE,
     "KeyToPath.mode": _MODE,
-    "KeyToPath.path": _relative,
-    "DownwardAPIVolumeFile.path": _relative,
+    "KeyToPath.path": _relative_path,
+    "DownwardAPIVolumeFile.path": _relative_path,
     "PersistentVolumeClaimSpec.accessModes": ACCESS_MODES,
     "PersistentVolumeClaimSpec.storageClassName": texts.dns_subdomain,
     "PersistentVolumeClaimSpec.volumeMode": ("Filesystem", "Block"),
@@ -204,7 +204,7 @@ CHECKS: dict[str, Check] = {
     "PersistentVolumeSpec.accessModes": ACCESS_MODES,
     "PersistentVolumeSpec.persistentVolumeReclaimPolicy": ("Retain", "Delete", "Recycle"),
     "PersistentVolumeSpec.volumeMode": ("Filesystem", "Block"),
-    "StorageClass.provisioner": _provisioner,
+    "StorageClass.provisioner": _provisioner_name,
     "StorageClass.reclaimPolicy": ("Delete", "Retain"),
     "StorageClass.volumeBindingMode": ("Immediate", "WaitForFirstConsumer"),
     # Nodes
@@ -223,13 +223,13 @@ CHECKS: dict[str, Check] = {
     "ServicePort.name": texts.dns_label,
     "ServicePort.port": PORT,
     "ServicePort.protocol": _PROTOCOLS,
-    "ServicePort.targetPort": _port,
+    "ServicePort.targetPort": _port_reference,
     "EndpointAddress.ip": texts.ip_address,
     "EndpointPort.name": texts.dns_label,
     "EndpointSlice.addressType": ("IPv4", "IPv6", "FQDN"),
     "NetworkPolicySpec.policyTypes": ("Ingress", "Egress"),
     "NetworkPolicyPort.protocol": _PROTOCOLS,
-    "NetworkPolicyPort.port": _port,
+    "NetworkPolicyPort.port": _port_reference,
     "NetworkPolicyPort.endPort": PORT,
     "IPBlock.cidr": cidr,
     "IPBlock.except": cidr,
@@ -247,7 +247,7 @@ CHECKS: dict[str, Check] = {
     "CustomResourceDefinitionSpec.scope": ("Cluster", "Namespaced"),
     **{f"CustomResourceDefinitionNames.{name}": texts.dns_1035_label for name in ("plural", "singular")},
     **{f"CustomResourceDefinitionNames.{name}": texts.dns_1035_label for name in ("shortNames", "categories")},
-    **{f"CustomResourceDefinitionNames.{name}": _kind for name in ("kind", "listKind")},
+    **{f"CustomResourceDefinitionNames.{name}": _kind_name for name in ("kind", "listKind")},
     "CustomResourceDefinitionVersion.name": texts.dns_1035_label,
     "CustomResourceColumnDefinition.type": ("boolean", "date", "integer", "number", "string"),
     "CustomResourceColumnDefinition.jsonPath": _json_path,

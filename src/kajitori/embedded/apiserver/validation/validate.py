@@ -79,7 +79,7 @@ def _plan_of(schema: Schema) -> _Plan:
         check = fields.CHECKS.get(key)
         field = _Field(
             check,
-            None if check is None else _quick(check),
+            None if check is None else _memoized_check(check),
             fields.UNIQUE.get(key, ()),
             key in fields.LABELS,
             None if plan is None or plan.is_empty else plan,
@@ -153,7 +153,7 @@ def checked(check: Check, value: Any, path: str) -> list[Cause]:
 
 
 @lru_cache(maxsize=256)
-def _quick(check: Check) -> Callable[[Any], bool]:
+def _memoized_check(check: Check) -> Callable[[Any], bool]:
     """Return a function that says whether a value has no faults. It remembers values, since the Pods of a run have the
     same ones."""
 

@@ -46,13 +46,13 @@ def follow_ups(
     if stored == resources.NAMESPACES:
         if new is None or new["metadata"].get("deletionTimestamp"):
             return []
-        return _account(registry, new["metadata"]["name"], view)
+        return _default_account(registry, new["metadata"]["name"], view)
     if stored == SERVICE_ACCOUNTS and new is None and old is not None:
         # A namespace always has its default ServiceAccount, unless the namespace is being deleted.
         namespace = view.get(resources.NAMESPACES, "", old["metadata"]["namespace"])
         if namespace is None or namespace["metadata"].get("deletionTimestamp"):
             return []
-        return _account(registry, namespace["metadata"]["name"], view)
+        return _default_account(registry, namespace["metadata"]["name"], view)
     some = new or old
     if some is None or not quotas.is_counted(kind):
         return []
@@ -61,14 +61,14 @@ def follow_ups(
     if stored == QUOTAS and new is not None and (old is None or old.get("spec") != new.get("spec")):
         quotas.forget(new)
         return _quota_changes(registry, [new], view)
-    found = [one for one in view.list(QUOTAS, some["metadata"]["namespace"]) if _counts(one, stored, some)]
+    found = [one for one in view.list(QUOTAS, some["metadata"]["namespace"]) if _counts_for(one, stored, some)]
     changes = []
     for quota in found:
         known = quotas.cached_usage(quota)
         if known is None:
             changes += _quota_changes(registry, [quota], view)
         else:
-            changes += _change(registry, quota, quotas.changed(quota, known, stored, old, new))
+            changes += _quota_change(registry, quota, quotas.changed(quota, known, stored, old, new))
     return changes
 
 
@@ -82,7 +82,7 @@ def at_start(registry: KindRegistry, view: StoreView, client_ca: str) -> list[Ch
         if view.get(resources.PRIORITY_CLASSES, "", name) is None:
             body: Object = {"metadata": {"name": name}, "value": value, "description": _PRIORITY_TEXTS[name]}
             changes.append(_create(registry, resources.PRIORITY_CLASSES, body))
-    changes += _authentication(registry, view, client_ca)
+    changes += _authentication_config(registry, view, client_ca)
     if view.get(resources.SERVICES, "default", "kubernetes") is None:
         changes.append(_create(registry, resources.SERVICES, _kubernetes_service()))
     going = {
@@ -91,7 +91,7 @@ def at_start(registry: KindRegistry, view: StoreView, client_ca: str) -> list[Ch
     }
     for namespace in sorted({*SYSTEM_NAMESPACES, *going}):
         if not going.get(namespace):
-            changes += _account(registry, namespace, view)
+            changes += _default_account(registry, namespace, view)
     return changes + _quota_changes(registry, list(view.list(QUOTAS)), view)
 
 
@@ -109,14 +109,14 @@ def _create(registry: KindRegistry, resource: Resource, body: Object) -> Change:
     return Change(kind, obj)
 
 
-def _account(registry: KindRegistry, namespace: str, view: StoreView) -> list[Change]:
+def _default_account(registry: KindRegistry, namespace: str, view: StoreView) -> list[Change]:
     if view.get(SERVICE_ACCOUNTS, namespace, "default") is not None:
         return []
     body: Object = {"metadata": {"name": "default", "namespace": namespace}}
     return [_create(registry, SERVICE_ACCOUNTS, body)]
 
 
-def _authentication(registry: KindRegistry, view: StoreView, client_ca: str) -> list[Change]:
+def _authentication_config(registry: KindRegistry, view: StoreView, client_ca: str) -> list[Change]:
     name, namespace, data = "extension-apiserver-authentication", "kube-system", {"client-ca-file": client_ca}
     there = view.get(resources.CONFIG_MAPS, namespace, name)
     body: Object = {"metadata": {"name": name, "namespace": namespace}, "data": data}
@@ -144,16 +144,16 @@ def _kubernetes_service() -> Object:
     }
 
 
-def _counts(quota: Object, stored: Resource, obj: Object) -> bool:
+def _counts_for(quota: Object, stored: Resource, obj: Object) -> bool:
     return quotas.concerns(quota, quotas.usage(stored, {**obj, "status": {}}))
 
 
 def _quota_changes(registry: KindRegistry, found: list[Object], view: StoreView) -> list[Change]:
     """Recount the use of some quotas, and return the quotas with an outdated status."""
-    return [one for quota in found for one in _change(registry, quota, _used(registry, quota, view))]
+    return [one for quota in found for one in _quota_change(registry, quota, _measured_use(registry, quota, view))]
 
 
-def _change(registry: KindRegistry, quota: Object, used: quotas.Usage) -> list[Change]:
+def _quota_change(registry: KindRegistry, quota: Object, used: quotas.Usage) -> list[Change]:
     kind = registry.find(QUOTAS.group, QUOTAS.version, QUOTAS.plural)
     assert kind is not None
     quotas.cache_usage(quota, used)
@@ -161,7 +161,7 @@ def _change(registry: KindRegistry, quota: Object, used: quotas.Usage) -> list[C
     return [] if quota.get("status") == status else [Change(kind, {**quota, "status": status}, "status")]
 
 
-def _used(registry: KindRegistry, quota: Object, view: StoreView) -> quotas.Usage:
+def _measured_use(registry: KindRegistry, quota: Object, view: StoreView) -> quotas.Usage:
     hard = (quota.get("spec") or {}).get("hard") or {}
     namespace = quota["metadata"]["namespace"]
     used = dict.fromkeys(hard, 0)

@@ -415,14 +415,14 @@ def _complete_new(kind: Kind, obj: Object, own: Own | None) -> None:
     for name in SERVER_SET:
         meta.pop(name, None)
     kind.strategy.default(obj)
-    (own or _disown)(obj, None)
+    (own or _drop_managers)(obj, None)
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = generate_name(meta["generateName"])
     meta["uid"] = str(uuid.uuid4())
     meta["creationTimestamp"] = now_text()
 
 
-def _disown(obj: Object, _old: Object | None) -> None:
+def _drop_managers(obj: Object, _old: Object | None) -> None:
     obj["metadata"].pop("managedFields", None)
 
 

@@ -83,7 +83,7 @@ class Patch:
             StatusError: 400 or 422, it cannot be applied.
         """
         if self.media_type == JSON_PATCH:
-            return self._json(obj)
+            return self._apply_json_patch(obj)
         if self.media_type == MERGE_PATCH:
             merged: Object = merge_patch(obj, self.document)
             return merged
@@ -102,7 +102,7 @@ class Patch:
         """Return a 422: the patched object cannot be read."""
         return StatusError.invalid("", "", "", [invalid("patch", encode_json(patched_object).decode(), why)])
 
-    def _json(self, obj: Object) -> Object:
+    def _apply_json_patch(self, obj: Object) -> Object:
         # A missing value is null.
         operations = [{"value": None, **one} if isinstance(one, dict) else one for one in self.document]
         try:
@@ -110,13 +110,13 @@ class Patch:
         except TooDeep as error:
             raise StatusError.bad_request(f"the patched object {error}") from error
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
-            raise _rejected() from error
+            raise _rejected_patch() from error
         if not isinstance(patched, dict):
-            raise _rejected()
+            raise _rejected_patch()
         return patched
 
 
-def _rejected() -> StatusError:
+def _rejected_patch() -> StatusError:
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
@@ -162,7 +162,7 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         if patch.media_type == STRATEGIC_PATCH:
             new["apiVersion"], new["kind"] = kind.resource.api_version, kind.resource.kind
         if kind.custom is not None and patch.media_type == JSON_PATCH and not new.get("kind"):
-            raise _rejected()
+            raise _rejected_patch()
         try:
             check_identity(new, kind)
             faults = [*kind.conform(new), *patch.duplicates]

@@ -173,13 +173,13 @@ class Container:
             return False
         if state.running:
             await self._remove_from_engine()
-        self._settle()
+        self._settle_end()
         return True
 
     async def stop(self, grace_seconds: float, number: int = signal.SIGTERM) -> None:
         """Send SIGTERM (or `number`) to the program now. After the grace period the shim sends SIGKILL to all
         processes."""
-        await self._order({"do": "stop", "signal": int(number), "grace_seconds": grace_seconds})
+        await self._send_order({"do": "stop", "signal": int(number), "grace_seconds": grace_seconds})
 
     async def execute(self, argv: Sequence[str], stdio: Sequence[int], *, tty: bool = False) -> AnyExecution:
         """Run a command beside the program. `stdio` are three descriptors, or one for a terminal; the caller closes
@@ -201,7 +201,7 @@ class Container:
 
     async def close_stdin(self) -> None:
         """End the program's input for good, once all attached clients have released it."""
-        await self._order({"do": "close_stdin"})
+        await self._send_order({"do": "close_stdin"})
 
     def pids(self) -> list[int]:
         """Return the container's processes, without the shim."""
@@ -246,11 +246,11 @@ class Container:
         if self.engine is not None and (state is None or state.running):
             self._settling = asyncio.create_task(self._remove_and_settle())
         else:
-            self._settle()
+            self._settle_end()
 
     async def _remove_and_settle(self) -> None:
         await self._remove_from_engine()
-        self._settle()
+        self._settle_end()
 
     async def _remove_from_engine(self) -> None:
         """Remove the engine's container after its shim was killed. Returns only when it is gone, because no other
@@ -268,7 +268,7 @@ class Container:
                 is_logged = True
                 await asyncio.sleep(REMOVE_AGAIN_SECONDS)
 
-    def _settle(self) -> None:
+    def _settle_end(self) -> None:
         """Read the end from the state file; if there is none, clean up after a shim that was killed."""
         state = self._read_state()
         if state is None or state.running:
@@ -283,7 +283,7 @@ class Container:
                 boot_id=state.boot_id if state else "",
                 pid=state.pid if state else 0,
                 started_at=state.started_at if state else 0.0,
-                finished_at=_modified(self.directory),
+                finished_at=_modified_at(self.directory),
                 exit_code=137 if state else 128,
                 message="the machine restarted" if rebooted else killed,
                 lost=True,
@@ -323,7 +323,7 @@ class Container:
 
     # Talking to the shim
 
-    async def _order(self, order: Mapping[str, Any]) -> None:
+    async def _send_order(self, order: Mapping[str, Any]) -> None:
         connection = await self._connect_while_it_lives()
         if connection is None:
             return  # it has ended, and all orders only end something
@@ -370,7 +370,7 @@ def _last_line(path: Path) -> str:
     return f"({lines[-1][:200]})" if lines else ""
 
 
-def _modified(path: Path) -> float:
+def _modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:

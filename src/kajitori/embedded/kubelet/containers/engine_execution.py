@@ -96,7 +96,7 @@ class EngineExecution:
                 await asyncio.sleep(EXIT_PAUSE_SECONDS)
         is_refused = bool(self._refusal) and code in (NOT_EXECUTABLE, NOT_FOUND)
         if self._refusal and not is_refused:
-            await self._print("stdout", self._refusal)
+            await self._write_output("stdout", self._refusal)
         await self._finish()
         if is_refused:
             raise _not_started(self._refusal.decode(errors="replace").strip())
@@ -149,12 +149,12 @@ class EngineExecution:
                     if is_first and piece.startswith(NOT_STARTED):
                         self._refusal = piece
                     else:
-                        await self._print("stdout", self._refusal)
-                        await self._print(stream, piece)
+                        await self._write_output("stdout", self._refusal)
+                        await self._write_output(stream, piece)
                         self._refusal = b""
                     is_first = False
 
-    async def _print(self, stream: str, piece: bytes) -> None:
+    async def _write_output(self, stream: str, piece: bytes) -> None:
         if piece and self._fds:
             fd = self._fds[0] if self._tty else self._fds[1 if stream == "stdout" else 2]
             with contextlib.suppress(OSError if self._tty else BrokenPipeError):
@@ -193,10 +193,10 @@ async def _write(fd: int, data: bytes) -> None:
         try:
             view = view[os.write(fd, view) :]
         except BlockingIOError:
-            await _writable(fd)
+            await _wait_writable(fd)
 
 
-async def _writable(fd: int) -> None:
+async def _wait_writable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_writer(fd, ready.set)

@@ -141,8 +141,8 @@ def field_value(pod: Manifest, path: str, facts: PodFacts) -> str:
         "metadata.name": metadata["name"],
         "metadata.namespace": metadata.get("namespace", "default"),
         "metadata.uid": metadata["uid"],
-        "metadata.labels": _lines(metadata.get("labels")),
-        "metadata.annotations": _lines(metadata.get("annotations")),
+        "metadata.labels": _environment_lines(metadata.get("labels")),
+        "metadata.annotations": _environment_lines(metadata.get("annotations")),
         "spec.nodeName": facts.node_name,
         "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
         "status.hostIP": facts.host_ip,
@@ -215,6 +215,6 @@ def _value_from(
     raise ConfigError(f"couldn't find key {reference['key']} in {kind} {reference['name']} (env {name})")
 
 
-def _lines(entries: Mapping[str, str] | None) -> str:
+def _environment_lines(entries: Mapping[str, str] | None) -> str:
     escaped = {name: value.replace('"', '\\"').replace("\n", "\\n") for name, value in (entries or {}).items()}
     return "\n".join(f'{name}="{value}"' for name, value in sorted(escaped.items()))

@@ -72,7 +72,7 @@ class Remote(ABC):
             packed = struct.pack("HHHH", int(size.get("Height", 0)), int(size.get("Width", 0)), 0, 0)
             fcntl.ioctl(terminal, termios.TIOCSWINSZ, packed)
 
-    async def _feed(self, fd: int) -> None:
+    async def _feed_stdin(self, fd: int) -> None:
         os.set_blocking(fd, False)
         try:
             while (data := await self._stdin.get()) is not None:
@@ -81,7 +81,7 @@ class Remote(ABC):
                     try:
                         view = view[os.write(fd, view) :]
                     except BlockingIOError:
-                        await _ready(fd, write=True)
+                        await _wait_ready(fd, write=True)
             self._end_input(fd)
         except OSError:
             while await self._stdin.get() is not None:
@@ -93,7 +93,7 @@ class Remote(ABC):
     def _end_input(self, fd: int) -> None:
         """Handle the end of the remote's input; the descriptor is closed next."""
 
-    async def _pump(self, fd: int, channel: int) -> None:
+    async def _pump_output(self, fd: int, channel: int) -> None:
         """Send the output of a pipe or terminal until it ends, or until the program has ended and all its output was
         read."""
         os.set_blocking(fd, False)
@@ -106,7 +106,7 @@ class Remote(ABC):
                 try:
                     data = os.read(fd, min(left, READ_BYTES))
                 except BlockingIOError:
-                    if not await self._more(fd):
+                    if not await self._has_more(fd):
                         return
                     continue
                 except OSError:
@@ -120,16 +120,16 @@ class Remote(ABC):
         finally:
             os.close(fd)
 
-    async def _more(self, fd: int) -> bool:
+    async def _has_more(self, fd: int) -> bool:
         """Wait for output. Return False if the program has ended and all its output was read."""
         if not self._has_ended.is_set():
-            await _ready(fd, write=False, or_else=self._has_ended)
+            await _wait_ready(fd, write=False, or_else=self._has_ended)
             return True
         if not self._tty:
             return False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TERMINAL_SECONDS):
-                await _ready(fd, write=False)
+                await _wait_ready(fd, write=False)
                 return True
         return False
 
@@ -159,7 +159,7 @@ class RemoteCommand(Remote):
             await self._send(STDOUT if self._tty else STDERR, f"{error.message}\n".encode())
             return status_of(error.program_exit_code, f"command terminated with non-zero exit code: {error.message}")
         except KajitoriError as error:
-            return _failure(error.message)
+            return _failure_status(error.message)
 
     async def _run_pipes(self) -> int:
         stdin_read, stdin_write = os.pipe2(os.O_CLOEXEC)
@@ -177,7 +177,10 @@ class RemoteCommand(Remote):
         if not self._wants_stdin:
             os.close(stdin_write)
             stdin_write = -1
-        outputs = [self._pump(out_read, STDOUT), self._pump(err_read, STDERR if self._wants_stderr else -1)]
+        outputs = [
+            self._pump_output(out_read, STDOUT),
+            self._pump_output(err_read, STDERR if self._wants_stderr else -1),
+        ]
         return await self._serve(execution, stdin_write, outputs)
 
     async def _run_terminal(self) -> int:
@@ -194,12 +197,12 @@ class RemoteCommand(Remote):
             os.close(theirs)
         keyboard = os.dup(ours) if self._wants_stdin else -1
         try:
-            return await self._serve(execution, keyboard, [self._pump(ours, STDOUT)])
+            return await self._serve(execution, keyboard, [self._pump_output(ours, STDOUT)])
         finally:
             self._terminal = -1
 
     async def _serve(self, execution: AnyExecution, stdin: int, outputs: Sequence[Awaitable[None]]) -> int:
-        feeding = asyncio.create_task(self._feed(stdin)) if stdin >= 0 else None
+        feeding = asyncio.create_task(self._feed_stdin(stdin)) if stdin >= 0 else None
         pumps = [asyncio.ensure_future(output) for output in outputs]
         self._execution = execution
         if self._tty:
@@ -243,7 +246,7 @@ class RemoteAttachment(Remote):
             for fd in reading:
                 os.close(fd)
             if isinstance(error, KajitoriError):
-                return _failure(error.message)
+                return _failure_status(error.message)
             raise
         finally:
             for fd in writing:
@@ -259,12 +262,17 @@ class RemoteAttachment(Remote):
                 async with asyncio.timeout(ENDED_SECONDS):
                     await self._container.ended.wait()
                     return status_of(0)
-            return _failure("detached: the output was not read for too long. The program keeps running; see its log")
+            return _failure_status(
+                "detached: the output was not read for too long. The program keeps running; see its log"
+            )
         return status_of(0)
 
     async def _serve(self, attachment: Attachment, reading: Sequence[int]) -> None:
         channels = (STDOUT, STDERR if self._wants_stderr else -1)
-        pumps = [asyncio.ensure_future(self._pump(fd, channel)) for fd, channel in zip(reading, channels, strict=False)]
+        pumps = [
+            asyncio.ensure_future(self._pump_output(fd, channel))
+            for fd, channel in zip(reading, channels, strict=False)
+        ]
         feeding = self._start_feeding(attachment.stdin)
         try:
             await asyncio.gather(*pumps)
@@ -293,12 +301,12 @@ class RemoteAttachment(Remote):
         """Do nothing: the next client that attaches may type into the terminal."""
 
     async def _feed_program(self, stdin: int) -> None:
-        await self._feed(stdin)
+        await self._feed_stdin(stdin)
         if self._once:
             await self._container.close_stdin()
 
 
-async def _ready(fd: int, *, write: bool, or_else: asyncio.Event | None = None) -> None:
+async def _wait_ready(fd: int, *, write: bool, or_else: asyncio.Event | None = None) -> None:
     """Wait until the descriptor is ready or the event is set."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
@@ -335,7 +343,7 @@ def status_of(exit_code: int, message: str = "") -> dict[str, Any]:
     }
 
 
-def _failure(message: str) -> dict[str, Any]:
+def _failure_status(message: str) -> dict[str, Any]:
     return {"metadata": {}, "status": "Failure", "reason": "InternalError", "message": message, "code": 500}
 
 

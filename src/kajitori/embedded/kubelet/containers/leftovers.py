@@ -26,15 +26,15 @@ has the file with the identity of the original."""
 
 def write_origin(directory: Path) -> list[Any]:
     """Write the folder's identity into its file, and return it."""
-    origin = _identity(directory)
+    origin = _folder_identity(directory)
     (directory / ORIGIN_FILE).write_text(json.dumps(origin))
     return origin
 
 
 def is_copy(directory: Path) -> bool:
     """Return whether the container was started in another folder, of which this one is a copy."""
-    origin = _origin(directory)
-    return origin is not None and origin != _identity(directory)
+    origin = _recorded_identity(directory)
+    return origin is not None and origin != _folder_identity(directory)
 
 
 def mark_of(container_id: str, origin: Sequence[Any]) -> str:
@@ -49,7 +49,7 @@ def kill(directory: Path, container_id: str, cgroups: Sequence[Cgroup]) -> None:
     """
     if is_copy(directory):
         return
-    origin = _origin(directory)
+    origin = _recorded_identity(directory)
     mark = container_id if origin is None else mark_of(container_id, origin)
     # Without an origin file this may be a copy as well. Processes below a living shim then belong to the original.
     shims = _living_shims() if origin is None else set()
@@ -62,13 +62,13 @@ def kill(directory: Path, container_id: str, cgroups: Sequence[Cgroup]) -> None:
         group.remove()
 
 
-def _identity(directory: Path) -> list[Any]:
+def _folder_identity(directory: Path) -> list[Any]:
     """Return device, inode and boot. They distinguish a folder from its copies until the machine restarts."""
     found = directory.stat()
     return [found.st_dev, found.st_ino, shim.boot_id()]
 
 
-def _origin(directory: Path) -> list[Any] | None:
+def _recorded_identity(directory: Path) -> list[Any] | None:
     """Return the folder's identity at the start; None for containers that earlier versions of Kajitori started."""
     try:
         found = json.loads((directory / ORIGIN_FILE).read_bytes())

@@ -168,13 +168,13 @@ class LogReader:
                     return None
             elif not data:
                 return None
-            if data and (data := self._wanted(data)):
+            if data and (data := self._entries_since(data)):
                 return data
 
     def total_bytes(self) -> int:
         """Return the size of all files that exist."""
         sizes = []
-        for file in (*self._rotated(), self._path):
+        for file in (*self._rotated_files(), self._path):
             with contextlib.suppress(OSError):
                 sizes.append(file.stat().st_size)
         return sum(sizes)
@@ -214,7 +214,7 @@ class LogReader:
     def _newest_first(self) -> Iterator[int]:
         """Yield open files, newest first, even while files are renamed."""
         seen: set[int] = set()
-        for file in (self._path, *reversed(self._rotated())):
+        for file in (self._path, *reversed(self._rotated_files())):
             try:
                 fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             except OSError:
@@ -226,7 +226,7 @@ class LogReader:
             seen.add(inode)
             yield fd
 
-    def _rotated(self) -> list[Path]:
+    def _rotated_files(self) -> list[Path]:
         """Return the rotated files, oldest first."""
         suffixes = (entry.suffix.removeprefix(".") for entry in self._path.parent.glob(f"{self._path.name}.*"))
         numbers = sorted((int(suffix) for suffix in suffixes if suffix.isdigit()), reverse=True)
@@ -236,9 +236,9 @@ class LogReader:
         """Continue with this open file."""
         self.close()
         self._fd = fd
-        self._lock()
+        self._lock_file()
 
-    def _lock(self) -> None:
+    def _lock_file(self) -> None:
         """Lock the file. If the writer checks the lock in this moment, the next read tries again."""
         with contextlib.suppress(OSError):
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -249,7 +249,7 @@ class LogReader:
         if self._fd < 0:
             return b""
         if not self._is_locked:
-            self._lock()
+            self._lock_file()
         while data := os.read(self._fd, CHUNK_BYTES):
             block, newline, rest = data.rpartition(b"\n")
             if newline:
@@ -267,7 +267,7 @@ class LogReader:
 
     def _open_next(self) -> bool:
         """Open the next file, at first the oldest one. Return whether there is one."""
-        while (following := self._following()) is not None:
+        while (following := self._next_file()) is not None:
             try:
                 fd = os.open(following, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             except FileNotFoundError:
@@ -282,16 +282,16 @@ class LogReader:
             self.close()  # dropped before it was locked
         return False
 
-    def _following(self) -> Path | None:
+    def _next_file(self) -> Path | None:
         """Return the file after the open one, or the oldest file if the open one was dropped."""
         for _ in range(RENAMED_MEANWHILE):
-            files = [file for file in (*self._rotated(), self._path) if file.exists()]
+            files = [file for file in (*self._rotated_files(), self._path) if file.exists()]
             if not files:
                 return None
             if self._fd < 0 or not os.fstat(self._fd).st_nlink:
                 return files[0]
             ours = os.fstat(self._fd).st_ino
-            inodes = [_inode(file) for file in files]
+            inodes = [_inode_of(file) for file in files]
             if ours in inodes[:-1]:
                 return files[inodes.index(ours) + 1]
             if ours == inodes[-1]:
@@ -321,7 +321,7 @@ class LogReader:
             if (stamp > after or stamp == self._since) and stamp < first:
                 self._dropped = stamp, self._dropped[1] + size
 
-    def _wanted(self, block: bytes) -> bytes:
+    def _entries_since(self, block: bytes) -> bytes:
         """Return the entries that are not before `since`."""
         last = block[block.rfind(b"\n", 0, -1) + 1 :][_TIME]
         self._time = last
@@ -346,7 +346,7 @@ def _blocks_from_end(fd: int) -> Iterator[tuple[int, list[bytes]]]:
         end = begin
 
 
-def _inode(path: Path) -> int:
+def _inode_of(path: Path) -> int:
     try:
         return path.stat().st_ino
     except OSError:

@@ -58,12 +58,12 @@ class EngineClient:
 
     async def version(self, seconds: float = CALL_SECONDS) -> EngineVersion:
         """Return the engine's name and version. Raises Unavailable, also if it is too old."""
-        found = await self._json("GET", "/version", seconds=seconds)
+        found = await self._request_json("GET", "/version", seconds=seconds)
         components = {str(part.get("Name")): part for part in found.get("Components") or ()}
         podman = components.get("Podman Engine")
         name = "docker" if podman is None else "podman"
         version = str((podman or {}).get("Version") or found.get("Version") or "")
-        newest, oldest = _numbers(found.get("ApiVersion")), _numbers(found.get("MinAPIVersion"))
+        newest, oldest = _version_numbers(found.get("ApiVersion")), _version_numbers(found.get("MinAPIVersion"))
         if newest < OLDEST_API:
             served, needed = (".".join(map(str, numbers)) for numbers in (newest, OLDEST_API))
             raise Unavailable(
@@ -74,17 +74,17 @@ class EngineClient:
         return EngineVersion(name, version, f"/v{major}.{minor}")
 
     async def info(self) -> Object:
-        found: Object = await self._json("GET", "/info")
+        found: Object = await self._request_json("GET", "/info")
         return found
 
     async def image(self, reference: str) -> Object:
         """Return the engine's description of an image that it has. Raises NotFound."""
-        found: Object = await self._json("GET", f"/images/{quote(reference, safe='/:@')}/json")
+        found: Object = await self._request_json("GET", f"/images/{quote(reference, safe='/:@')}/json")
         return found
 
     async def images(self) -> list[Object]:
         """Return all images that the engine has."""
-        found: list[Object] = await self._json("GET", "/images/json", seconds=LIST_SECONDS)
+        found: list[Object] = await self._request_json("GET", "/images/json", seconds=LIST_SECONDS)
         return found
 
     async def pull(self, reference: str, registry_auth: str = "") -> AsyncIterator[Object]:
@@ -104,7 +104,9 @@ class EngineClient:
     async def containers(self, label: str) -> list[Object]:
         """Return all containers, running or not, that have this label (`name=value`)."""
         filters = json.dumps({"label": [label]})
-        found: list[Object] = await self._json("GET", "/containers/json", params={"all": "true", "filters": filters})
+        found: list[Object] = await self._request_json(
+            "GET", "/containers/json", params={"all": "true", "filters": filters}
+        )
         return found
 
     async def remove(self, container: str) -> None:
@@ -115,10 +117,10 @@ class EngineClient:
                 pass
 
     async def create_exec(self, container: str, body: Mapping[str, Any]) -> str:
-        return str((await self._json("POST", f"/containers/{quote(container)}/exec", json=body))["Id"])
+        return str((await self._request_json("POST", f"/containers/{quote(container)}/exec", json=body))["Id"])
 
     async def exec_state(self, exec_id: str) -> Object:
-        found: Object = await self._json("GET", f"/exec/{exec_id}/json")
+        found: Object = await self._request_json("GET", f"/exec/{exec_id}/json")
         return found
 
     async def resize_exec(self, exec_id: str, rows: int, columns: int) -> None:
@@ -147,9 +149,9 @@ class EngineClient:
                 text = await reader.read(65536)
         finally:
             writer.close()
-        raise EngineError(_message(text.decode(errors="replace")))
+        raise EngineError(_error_message(text.decode(errors="replace")))
 
-    async def _json(self, method: str, path: str, *, seconds: float = CALL_SECONDS, **options: Any) -> Any:
+    async def _request_json(self, method: str, path: str, *, seconds: float = CALL_SECONDS, **options: Any) -> Any:
         timeout = aiohttp.ClientTimeout(total=seconds)
         async with self._request(method, path, timeout=timeout, **options) as answer:
             return await answer.json(content_type=None)
@@ -163,7 +165,7 @@ class EngineClient:
                 session.request(method, f"http://engine{self._api}{path}", **options) as answer,
             ):
                 if answer.status >= 400:
-                    message = _message(await answer.text(errors="replace"))
+                    message = _error_message(await answer.text(errors="replace"))
                     raise NotFound(message) if answer.status == 404 else EngineError(message)
                 yield answer
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -180,13 +182,13 @@ def split_reference(reference: str) -> tuple[str, str]:
     return (head, tag) if colon and "/" not in tag else (name, "latest")
 
 
-def _numbers(version: Any) -> tuple[int, ...]:
+def _version_numbers(version: Any) -> tuple[int, ...]:
     """Return the parts of a version of the API; (0, 0) if there is none."""
     major, _, minor = str(version or "").partition(".")
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
-def _message(text: str) -> str:
+def _error_message(text: str) -> str:
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):

@@ -44,7 +44,7 @@ class AccessCheck:
         user = await self._authenticate(request)
         if user.trusted or "system:masters" in user.groups:
             return user
-        if not await self._may(user, verb, subresource):
+        if not await self._is_allowed(user, verb, subresource):
             raise Forbidden(f"{user.name} may not {verb} nodes/{subresource} of {self._node_name}")
         return user
 
@@ -53,7 +53,7 @@ class AccessCheck:
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object") if transport is not None else None
         certificate = tls.getpeercert() if tls is not None else None
         if certificate:
-            subject = [pair for part in _parts(certificate.get("subject")) for pair in part]
+            subject = [pair for part in _name_parts(certificate.get("subject")) for pair in part]
             name = next((value for field, value in subject if field == "commonName"), "")
             groups = tuple(value for field, value in subject if field == "organizationName")
             return User(name, groups)
@@ -64,7 +64,7 @@ class AccessCheck:
             return User("kajitori:api-server", trusted=True)
         if self._settings.token_review:
             key = ("token", hashlib.sha256(token.encode()).hexdigest())
-            user = self._cached(key)
+            user = self._cached_user(key)
             if user is None:
                 user = await self._review(token)
                 self._cache(key, user)
@@ -83,9 +83,9 @@ class AccessCheck:
         user = status.get("user") or {}
         return User(str(user.get("username", "")), tuple(user.get("groups") or ()))
 
-    async def _may(self, user: User, verb: str, subresource: str) -> bool:
+    async def _is_allowed(self, user: User, verb: str, subresource: str) -> bool:
         key = ("access", user.name, *user.groups, verb, subresource)
-        if self._cached(key) is not None:
+        if self._cached_user(key) is not None:
             return True
         spec: Mapping[str, Any] = {
             "user": user.name,
@@ -109,7 +109,7 @@ class AccessCheck:
             self._cache(key, user)
         return allowed
 
-    def _cached(self, key: tuple[str, ...]) -> User | None:
+    def _cached_user(self, key: tuple[str, ...]) -> User | None:
         until, user = self._answers.get(key, (0.0, None))
         return user if time.monotonic() < until else None
 
@@ -119,5 +119,5 @@ class AccessCheck:
         self._answers[key] = (now + CACHE_SECONDS, user)
 
 
-def _parts(subject: object) -> Iterable[Iterable[tuple[str, str]]]:
+def _name_parts(subject: object) -> Iterable[Iterable[tuple[str, str]]]:
     return subject if isinstance(subject, tuple) else ()

@@ -73,7 +73,7 @@ class PodPorts:
         refused: OSError | None = None
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             try:
-                connection = await self._socket(family)
+                connection = await self._new_socket(family)
             except OSError as error:  # the machine has no IPv6
                 refused = refused or error
                 continue
@@ -100,7 +100,7 @@ class PodPorts:
             why = "the Pod's network is gone"
         return f"error forwarding port {port} to pod {self.name}, uid {self.uid}: {why}"
 
-    async def _socket(self, family: socket.AddressFamily) -> socket.socket:
+    async def _new_socket(self, family: socket.AddressFamily) -> socket.socket:
         if self.namespace:
             made = await _socket_in(self.namespace, family)
         elif self.process and not _is_in_our_network(self.process):
@@ -174,7 +174,7 @@ async def serve_port_forward(request: web.Request, ports: PodPorts) -> web.Strea
         async with taken_over(request, headers, wire):
             await _while_there(ports, _Forwarding(ports).serve(wire))
         return TakenOver()
-    channels = _channels(request)
+    channels = _requested_ports(request)
     websocket = await open_websocket(request, TUNNEL, *([V4] if channels else []))
     if websocket.ws_protocol == TUNNEL:
         await _while_there(ports, _Forwarding(ports).serve(WebSocketWire(websocket)))
@@ -190,7 +190,7 @@ async def _while_there(ports: PodPorts, serving: Coroutine[None, None, None]) ->
     """Serve a client until `serving` ends or the Pod is gone."""
     tasks = (asyncio.create_task(serving), asyncio.ensure_future(ports.until_gone()))
     try:
-        await _first(*tasks)
+        await _first_to_end(*tasks)
     finally:
         await ended(*tasks)
 
@@ -222,12 +222,12 @@ async def _join(
 
     tasks = [asyncio.create_task(upload()), asyncio.create_task(download())]
     try:
-        await (asyncio.gather(*tasks) if half_closes else _first(*tasks))
+        await (asyncio.gather(*tasks) if half_closes else _first_to_end(*tasks))
     finally:
         await ended(*tasks)
 
 
-async def _first(*tasks: asyncio.Future[Any]) -> None:
+async def _first_to_end(*tasks: asyncio.Future[Any]) -> None:
     """Wait until one of the tasks has ended. Raises its exception."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
@@ -255,14 +255,14 @@ class _Forwarding:
 
     async def serve(self, wire: Wire) -> None:
         """Run the session to its end; then end its connections."""
-        session = Session(wire, self._opened)
+        session = Session(wire, self._on_stream)
         try:
             await session.run()
         finally:
             await ended(*self._tasks)
             await session.close()
 
-    def _opened(self, stream: Stream) -> bool:
+    def _on_stream(self, stream: Stream) -> bool:
         headers = stream.headers
         kind, port, number = headers.get("streamtype", ""), headers.get("port", ""), headers.get("requestid", "")
         if kind not in ("data", "error") or not _is_port(port):
@@ -327,7 +327,7 @@ class _Forwarding:
         return ""
 
 
-def _channels(request: web.Request) -> list[int]:
+def _requested_ports(request: web.Request) -> list[int]:
     """Return the ports that the request names. Raises InvalidInput for an invalid port."""
     given = [part for value in request.query.getall("port", []) for part in value.split(",")]
     for one in given:
@@ -363,7 +363,7 @@ class _Channels:
         hearing = asyncio.create_task(self._receive())
         pinging = asyncio.create_task(keep_awake(self._websocket))
         try:
-            await _first(forwarding, hearing, pinging)
+            await _first_to_end(forwarding, hearing, pinging)
         finally:
             await ended(forwarding, hearing, pinging)
 

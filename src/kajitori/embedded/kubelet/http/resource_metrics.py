@@ -27,7 +27,7 @@ _POD_LABELS = ("pod", "namespace")
 def exposition(workers: Iterable[PodWorker], node_memory_bytes: int) -> bytes:
     """Return the document; `node_memory_bytes` is the machine's memory in use. Blocks while the kernel counts pages."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(list(_families(workers, node_memory_bytes))))
+    registry.register(_Snapshot(list(_metric_families(workers, node_memory_bytes))))
     return generate_latest(registry)
 
 
@@ -39,10 +39,10 @@ class _Snapshot(Collector):
         return self._found
 
 
-def _families(workers: Iterable[PodWorker], node_memory_bytes: int) -> Iterator[Metric]:
-    node_cpu = _counter("node_cpu", "by the node")
+def _metric_families(workers: Iterable[PodWorker], node_memory_bytes: int) -> Iterator[Metric]:
+    node_cpu = _cpu_counter("node_cpu", "by the node")
     node_cpu.add_metric((), _node_cpu_seconds(), timestamp=time.time())
-    node_memory = _gauge("node", "of the node")
+    node_memory = _memory_gauge("node", "of the node")
     node_memory.add_metric((), node_memory_bytes, timestamp=time.time())
     started = GaugeMetricFamily(
         "container_start_time_seconds",
@@ -50,10 +50,13 @@ def _families(workers: Iterable[PodWorker], node_memory_bytes: int) -> Iterator[
         labels=_CONTAINER_LABELS,
     )
     cpu, memory = (
-        _counter("container_cpu", "by the container", _CONTAINER_LABELS),
-        _gauge("container", "of the container", _CONTAINER_LABELS),
+        _cpu_counter("container_cpu", "by the container", _CONTAINER_LABELS),
+        _memory_gauge("container", "of the container", _CONTAINER_LABELS),
     )
-    pod_cpu, pod_memory = _counter("pod_cpu", "by the pod", _POD_LABELS), _gauge("pod", "of the pod", _POD_LABELS)
+    pod_cpu, pod_memory = (
+        _cpu_counter("pod_cpu", "by the pod", _POD_LABELS),
+        _memory_gauge("pod", "of the pod", _POD_LABELS),
+    )
     for worker in workers:
         running = [slot for slot in worker.slots.values() if slot.running and slot.state and slot.state.running]
         if not running:
@@ -75,12 +78,12 @@ def _families(workers: Iterable[PodWorker], node_memory_bytes: int) -> Iterator[
     yield GaugeMetricFamily("resource_scrape_error", failed, value=0)
 
 
-def _counter(prefix: str, consumer: str, labels: tuple[str, ...] = ()) -> CounterMetricFamily:
+def _cpu_counter(prefix: str, consumer: str, labels: tuple[str, ...] = ()) -> CounterMetricFamily:
     description = f"[STABLE] Cumulative cpu time consumed {consumer} in core-seconds"
     return CounterMetricFamily(f"{prefix}_usage_seconds", description, labels=labels)
 
 
-def _gauge(prefix: str, owner: str, labels: tuple[str, ...] = ()) -> GaugeMetricFamily:
+def _memory_gauge(prefix: str, owner: str, labels: tuple[str, ...] = ()) -> GaugeMetricFamily:
     description = f"[STABLE] Current working set {owner} in bytes"
     return GaugeMetricFamily(f"{prefix}_memory_working_set_bytes", description, labels=labels)
 

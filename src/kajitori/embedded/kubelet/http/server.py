@@ -72,19 +72,19 @@ class KubeletServer:
     async def start(self) -> int:
         """Start to listen, and return the port."""
         settings, address = self._settings, self._kubelet.context.address
-        app = web.Application(middlewares=[_errors])
-        app.router.add_get("/healthz", _healthy)
-        app.router.add_get("/pods", self._guarded(self._pods, "get", "proxy"))
-        app.router.add_get("/stats/summary", self._guarded(self._stats, "get", "stats"))
-        app.router.add_get("/metrics/resource", self._guarded(self._resources, "get", "metrics"))
-        log = self._guarded(self._log, "get", "proxy")
+        app = web.Application(middlewares=[_answer_errors])
+        app.router.add_get("/healthz", _answer_health)
+        app.router.add_get("/pods", self._guarded_handler(self._answer_pods, "get", "proxy"))
+        app.router.add_get("/stats/summary", self._guarded_handler(self._answer_stats, "get", "stats"))
+        app.router.add_get("/metrics/resource", self._guarded_handler(self._answer_resource_metrics, "get", "metrics"))
+        log = self._guarded_handler(self._log, "get", "proxy")
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", log)
         for name, of, handler in (
-            ("exec", "/{container}", self._exec),
+            ("exec", "/{container}", self._serve_exec),
             ("attach", "/{container}", self._attach),
             ("portForward", "", self._port_forward),
         ):
-            guarded = self._guarded(handler, "create", "proxy")
+            guarded = self._guarded_handler(handler, "create", "proxy")
             for path in (f"/{name}/{{namespace}}/{{pod}}{of}", f"/{name}/{{namespace}}/{{pod}}/{{uid}}{of}"):
                 app.router.add_route("GET", path, guarded)
                 app.router.add_route("POST", path, guarded)
@@ -119,7 +119,7 @@ class KubeletServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def _guarded(self, handler: Handler, verb: str, subresource: str) -> Handler:
+    def _guarded_handler(self, handler: Handler, verb: str, subresource: str) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
             await self._access.check(request, verb, subresource)
             return await handler(request)
@@ -128,14 +128,14 @@ class KubeletServer:
 
     # The paths
 
-    async def _pods(self, request: web.Request) -> web.Response:
+    async def _answer_pods(self, request: web.Request) -> web.Response:
         items = [worker.pod for worker in self._kubelet.workers.values()]
         return web.json_response({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items})
 
-    async def _stats(self, request: web.Request) -> web.Response:
+    async def _answer_stats(self, request: web.Request) -> web.Response:
         return web.json_response(await asyncio.to_thread(self._kubelet.summary))
 
-    async def _resources(self, request: web.Request) -> web.Response:
+    async def _answer_resource_metrics(self, request: web.Request) -> web.Response:
         body = await asyncio.to_thread(self._kubelet.resources)
         return web.Response(body=body, headers={"Content-Type": resource_metrics.CONTENT_TYPE})
 
@@ -163,8 +163,8 @@ class KubeletServer:
         await response.write_eof()
         return response
 
-    async def _exec(self, request: web.Request) -> web.StreamResponse:
-        container, _ = self._running(request)
+    async def _serve_exec(self, request: web.Request) -> web.StreamResponse:
+        container, _ = self._running_container(request)
         argv = request.query.getall("command", [])
         if not argv:
             raise InvalidInput.one("command", "you must specify at least 1 command")
@@ -175,7 +175,7 @@ class KubeletServer:
         return await serve_remote(request, make)
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:
-        container, spec = self._running(request)
+        container, spec = self._running_container(request)
 
         def make(wanted: Wanted, send: Send) -> Remote:
             return RemoteAttachment(
@@ -189,7 +189,7 @@ class KubeletServer:
 
         return await serve_remote(request, make)
 
-    def _running(self, request: web.Request) -> tuple[Container, Mapping[str, Any]]:
+    def _running_container(self, request: web.Request) -> tuple[Container, Mapping[str, Any]]:
         """Return the requested container and its spec. Raises NotFound unless it runs."""
         _, slot = self._find(request)
         if slot.container is None or not slot.running:
@@ -266,12 +266,12 @@ def _log_options(request: web.Request) -> LogOptions:
     )
 
 
-async def _healthy(request: web.Request) -> web.Response:
+async def _answer_health(request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
 @web.middleware
-async def _errors(request: web.Request, handler: Any) -> web.StreamResponse:
+async def _answer_errors(request: web.Request, handler: Any) -> web.StreamResponse:
     try:
         return await handler(request)  # type: ignore[no-any-return]
     except KajitoriError as error:

@@ -112,7 +112,7 @@ def groups_named(name: str, proc: Path = Path("/proc")) -> list[Path]:
     """Return all groups with this name below any group, since their place depends on how the kubelet was started."""
     found = {
         Path(folder, name)
-        for _, _, mount_point, _ in _mounts(proc)
+        for _, _, mount_point, _ in _cgroup_mounts(proc)
         for folder, below, _ in os.walk(mount_point)
         if name in below
     }
@@ -128,7 +128,7 @@ def detect(name: str, may_move: Callable[[Path], bool], proc: Path = Path("/proc
     own = _own_groups(proc)
     found: list[Hierarchy] = []
     refusals: list[str] = []
-    for version, controllers, mount_point, mount_root in _mounts(proc):
+    for version, controllers, mount_point, mount_root in _cgroup_mounts(proc):
         if version == 1 and not controllers & _USED:
             continue
         path = own.get(",".join(sorted(controllers)) if version == 1 else "")
@@ -174,7 +174,7 @@ def _own_groups(proc: Path) -> dict[str, str]:
     return found
 
 
-def _mounts(proc: Path) -> list[tuple[int, frozenset[str], Path, str]]:
+def _cgroup_mounts(proc: Path) -> list[tuple[int, frozenset[str], Path, str]]:
     """Return (version, controllers, mount point, root of the mount inside the hierarchy) of each mounted hierarchy."""
     found = []
     with contextlib.suppress(OSError):

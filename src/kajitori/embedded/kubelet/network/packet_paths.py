@@ -55,13 +55,13 @@ class NetworkPods:
             Path(path).mkdir(parents=True, exist_ok=True)
         before: tuple[str, ...] = ()
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            before = msgspec.json.decode(self._file(pods.uid(pod)).read_bytes(), type=PacketPath).cgroups
+            before = msgspec.json.decode(self._file_of(pods.uid(pod)).read_bytes(), type=PacketPath).cgroups
         earlier = [path for path in before if path not in groups and Path(path).exists()]
         self._write(pod, cgroups=(*earlier, *groups))
 
     def forget(self, uid: str) -> None:
         """Remove the file of a Pod after its network was removed."""
-        self._file(uid).unlink(missing_ok=True)
+        self._file_of(uid).unlink(missing_ok=True)
 
     def keep(self, living: Collection[str]) -> None:
         """Create the folder, and remove the files of all Pods but `living` (UIDs).
@@ -86,12 +86,12 @@ class NetworkPods:
             cgroups=cgroups,
         )
         self._make_folder()
-        file = self._file(path.uid)
+        file = self._file_of(path.uid)
         fresh = file.with_suffix(".new")
         fresh.write_text(json.dumps({**self._adapter.traffic_labels(pod), **msgspec.to_builtins(path)}))
         fresh.replace(file)
 
-    def _file(self, uid: str) -> Path:
+    def _file_of(self, uid: str) -> Path:
         return self._folder / f"{uid}.json"
 
     def _make_folder(self) -> None:

@@ -25,7 +25,7 @@ def named_peers(pod: Manifest, environment: Mapping[str, str]) -> dict[str, str]
     subdomain = pod["spec"].get("subdomain")
     if not subdomain:
         return {}
-    pattern = _pattern(subdomain, pod["metadata"].get("namespace", "default"))
+    pattern = _host_pattern(subdomain, pod["metadata"].get("namespace", "default"))
     return {name: match[1] for name, value in environment.items() if (match := pattern.fullmatch(value))}
 
 
@@ -34,7 +34,7 @@ def substitute(
 ) -> dict[str, str]:
     """Return the environment with addresses in place of names; a port is kept."""
     replaced = dict(environment)
-    pattern = _pattern(pod["spec"].get("subdomain") or "", pod["metadata"].get("namespace", "default"))
+    pattern = _host_pattern(pod["spec"].get("subdomain") or "", pod["metadata"].get("namespace", "default"))
     for name, host in peers.items():
         if match := pattern.fullmatch(environment[name]):
             replaced[name] = addresses[host] + (match[2] or "")
@@ -71,6 +71,6 @@ def hosts_text(pod: Manifest, own_address: str, addresses: Mapping[str, str], ma
     return "\n".join(lines) + "\n"
 
 
-def _pattern(subdomain: str, namespace: str) -> re.Pattern[str]:
+def _host_pattern(subdomain: str, namespace: str) -> re.Pattern[str]:
     tail = rf"(?:\.{re.escape(namespace)}(?:\.svc(?:\.[a-z0-9.-]+)?)?)?"
     return re.compile(rf"([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)\.{re.escape(subdomain)}{tail}\.?(:[0-9]+)?")

@@ -150,15 +150,15 @@ class NamespaceNetwork:
                 hint="leave pod_network at `host`, or run the kubelet as root",
             )
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for uid in self._leases():
+        for uid in self._leases_by_namespace():
             if uid not in living:
                 await self.detach(uid)
-        if self._leases():
+        if self._leases_by_namespace():
             with contextlib.suppress(FileNotFoundError):
                 await self.use([self._range_file.read_text()])
 
     async def use(self, cidrs: Sequence[str]) -> None:
-        own = _usable(cidrs)
+        own = _usable_range(cidrs)
         async with self._lock:
             if own is None:
                 self._range = None
@@ -174,7 +174,7 @@ class NamespaceNetwork:
         if not has_interface(self._bridge):
             await ip("link", "add", "name", self._bridge, "type", "bridge")
             await ip("link", "set", "dev", self._bridge, "alias", f"{ALIAS}{self._root}")
-        gateway = _gateway(own)
+        gateway = _gateway_of(own)
         await ip("addr", "replace", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
         # Check again: of two kubelets that start at the same moment, each sees the other now, and both withdraw.
         try:
@@ -182,7 +182,7 @@ class NamespaceNetwork:
         except InvalidInput:
             await ip("addr", "del", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
             raise
-        earlier = {address for address in self._leases().values() if IPv4Address(address) not in own}
+        earlier = {address for address in self._leases_by_namespace().values() if IPv4Address(address) not in own}
         if not earlier:
             # Otherwise the bridge has the hardware address of some Pod, which would change when that Pod ends: other
             # Pods could not reach the bridge for a while.
@@ -191,13 +191,13 @@ class NamespaceNetwork:
         await self._release_unused_ranges(own)
         _enable_forwarding()
         if shutil.which("nft") is not None:
-            await run(["nft", "-f", "-"], self._rules(own, earlier).encode())
+            await run(["nft", "-f", "-"], self._nft_rules(own, earlier).encode())
         _write(self._range_file, str(own))
 
     async def _release_unused_ranges(self, own: IPv4Network | None) -> None:
         """Remove the bridge's addresses in ranges that no Pod of this node uses any more, except the node's own
         range."""
-        held = [IPv4Address(lease) for lease in self._leases().values()]
+        held = [IPv4Address(lease) for lease in self._leases_by_namespace().values()]
         for address in await addresses():
             used = address.network == own or any(lease in address.network for lease in held)
             if address.interface == self._bridge and not used:
@@ -222,34 +222,34 @@ class NamespaceNetwork:
 
     async def attach(self, uid: str) -> tuple[str, str]:
         async with self._lock:
-            name, host_end = self._name(uid), self.interface(uid)
+            name, host_end = self._namespace_name(uid), self.interface(uid)
             path = NAMESPACES / name
-            if is_up(host_end) and _is_mounted(path) and (held := self._leases().get(uid)):
+            if is_up(host_end) and _is_mounted(path) and (held := self._leases_by_namespace().get(uid)):
                 return str(path), held
             await self._remove_network(uid)
             own = self._range
             if own is None:
                 raise NetworkError(f"network is not ready: {self.waiting}")
-            address = self._lease(uid, own)
+            address = self._lease_address(uid, own)
             await ip("netns", "add", name)
             own_end = ("name", "eth0", "address", hardware_address(address), "netns", name)
             await ip("link", "add", host_end, "type", "veth", "peer", *own_end)
             await ip("-n", name, "addr", "add", f"{address}/{own.prefixlen}", "dev", "eth0")
             await ip("-n", name, "link", "set", "lo", "up")
             await ip("-n", name, "link", "set", "eth0", "up")
-            await ip("-n", name, "route", "add", "default", "via", str(_gateway(own)))
+            await ip("-n", name, "route", "add", "default", "via", str(_gateway_of(own)))
             # The last step, so that an interface that a killed kubelet left half-made is not up.
             await ip("link", "set", host_end, "master", self._bridge, "up")
             return str(path), address
 
     async def isolate(self, uid: str) -> str:
         async with self._lock:
-            name = self._name(uid) + _ISOLATED
+            name = self._namespace_name(uid) + _ISOLATED
             if not _is_mounted(NAMESPACES / name):
                 await ip("netns", "add", name)
             await ip("-n", name, "link", "set", "lo", "up")
             # A program that connects to its own name finds itself, too.
-            await ip("-n", name, "addr", "replace", f"{self._leases()[uid]}/32", "dev", "lo")
+            await ip("-n", name, "addr", "replace", f"{self._leases_by_namespace()[uid]}/32", "dev", "lo")
             return str(NAMESPACES / name)
 
     async def detach(self, uid: str) -> None:
@@ -261,7 +261,7 @@ class NamespaceNetwork:
     async def _remove_network(self, uid: str) -> None:
         # Remove the link first. The kernel keeps a namespace while a connection in it waits for an answer, and it would
         # still answer at an address that another Pod may have by then.
-        name = self._name(uid)
+        name = self._namespace_name(uid)
         own = ("link", "del", self.interface(uid)), ("netns", "del", name), ("netns", "del", name + _ISOLATED)
         for command in own:
             with contextlib.suppress(NetworkError):
@@ -270,7 +270,7 @@ class NamespaceNetwork:
     async def stop(self) -> None:
         # A bridge that is left would answer at its addresses, even if Pods of another folder have them by then.
         async with self._lock:
-            if self._leases():
+            if self._leases_by_namespace():
                 return
             self._range, self.waiting = None, NO_RANGE
             self._range_file.unlink(missing_ok=True)
@@ -285,7 +285,7 @@ class NamespaceNetwork:
 
         Raises Unsupported if there is something, and only root can remove it.
         """
-        own = self._namespaces()
+        own = self._namespace_names()
         if not own and not has_interface(self._bridge) and not await self._has_table():
             return []
         if os.geteuid() != 0:
@@ -295,7 +295,7 @@ class NamespaceNetwork:
         removed = []
         for name in own:
             with contextlib.suppress(NetworkError):  # the link went with its Pod, or was never created
-                await ip("link", "del", _interface(name))
+                await ip("link", "del", _link_name(name))
             await ip("netns", "del", name)
             removed.append(f"network namespace {name}")
         if has_interface(self._bridge):
@@ -308,7 +308,7 @@ class NamespaceNetwork:
             removed.append(f"nftables table {self._table}")
         return removed
 
-    def _namespaces(self) -> list[str]:
+    def _namespace_names(self) -> list[str]:
         return [file.name for file in NAMESPACES.glob(f"{BRIDGES}{self._id}-*")]
 
     async def _has_table(self) -> bool:
@@ -316,31 +316,31 @@ class NamespaceNetwork:
             return False
         return f"table ip {self._table}" in (await run(["nft", "list", "tables", "ip"])).decode().splitlines()
 
-    def _name(self, uid: str) -> str:
+    def _namespace_name(self, uid: str) -> str:
         return f"kaji-{self._id}-{hashlib.sha256(uid.encode()).hexdigest()[:12]}"
 
     def namespace(self, uid: str) -> str:
-        return str(NAMESPACES / self._name(uid))
+        return str(NAMESPACES / self._namespace_name(uid))
 
     def interface(self, uid: str) -> str:
-        return _interface(self._name(uid))
+        return _link_name(self._namespace_name(uid))
 
-    def _leases(self) -> dict[str, str]:
+    def _leases_by_namespace(self) -> dict[str, str]:
         return {file.name: file.read_text() for file in self._folder.glob("*") if not file.name.endswith(".new")}
 
-    def _lease(self, uid: str, own: IPv4Network) -> str:
+    def _lease_address(self, uid: str, own: IPv4Network) -> str:
         """Return the Pod's address if it is in the current range, else a free one."""
-        leases = self._leases()
+        leases = self._leases_by_namespace()
         if uid in leases and IPv4Address(leases[uid]) in own:
             return leases[uid]
-        taken = set(leases.values()) | {str(_gateway(own))}
+        taken = set(leases.values()) | {str(_gateway_of(own))}
         for host in own.hosts():
             if str(host) not in taken:
                 _write(self._folder / uid, str(host))
                 return str(host)
         raise NetworkError(f"all addresses of {own} are in use")
 
-    def _rules(self, own: IPv4Network, earlier: Collection[str]) -> str:
+    def _nft_rules(self, own: IPv4Network, earlier: Collection[str]) -> str:
         # Create, empty and fill the table in one transaction, so repeating it changes nothing.
         table = self._table
         lines = [f"add table ip {table}", f"flush table ip {table}"]
@@ -353,12 +353,12 @@ class NamespaceNetwork:
         return "\n".join(lines) + "\n"
 
 
-def _interface(namespace: str) -> str:
+def _link_name(namespace: str) -> str:
     """Return the name of the link's end on the machine."""
     return f"kj{namespace[-12:]}"
 
 
-def _usable(cidrs: Sequence[str]) -> IPv4Network | None:
+def _usable_range(cidrs: Sequence[str]) -> IPv4Network | None:
     """Return the first of a Node's ranges that suits Pods."""
     for cidr in cidrs:
         with contextlib.suppress(ValueError):
@@ -374,7 +374,7 @@ def overlap(one: str, other: str) -> bool:
     return first.version == second.version and first.overlaps(second)
 
 
-def _gateway(own: IPv4Network) -> IPv4Address:
+def _gateway_of(own: IPv4Network) -> IPv4Address:
     return own.network_address + 1
 
 

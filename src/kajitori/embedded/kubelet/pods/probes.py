@@ -89,7 +89,7 @@ class ContainerProbes:
         await asyncio.sleep(pace.initial_delay_seconds)
         failures = 0
         while True:
-            failure = await self._probe(probe, pace)
+            failure = await self._probe_once(probe, pace)
             if failure is None:
                 failures = 0
                 if not goes_on:
@@ -107,7 +107,7 @@ class ContainerProbes:
         await asyncio.sleep(pace.initial_delay_seconds)
         in_a_row, last = 0, False
         while True:
-            failure = await self._probe(probe, pace)
+            failure = await self._probe_once(probe, pace)
             good = failure is None
             in_a_row = in_a_row + 1 if good == last else 1
             last = good
@@ -119,7 +119,7 @@ class ContainerProbes:
                 self._changed()
             await asyncio.sleep(pace.period_seconds)
 
-    async def _probe(self, probe: Mapping[str, Any], pace: Pace) -> str | None:
+    async def _probe_once(self, probe: Mapping[str, Any], pace: Pace) -> str | None:
         try:
             async with asyncio.timeout(pace.timeout_seconds):
                 return await self._check(probe)

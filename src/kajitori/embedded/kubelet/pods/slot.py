@@ -62,7 +62,7 @@ class Slot:
     async def adopt(self, on_ended: Callable[[], None]) -> None:
         """Adopt the newest attempt that an earlier kubelet started, and read the end of the attempt before it."""
         for attempt in reversed(self._folders.attempts(self.name)):
-            container = self._container(attempt)
+            container = self._container_of(attempt)
             if not await container.adopt():
                 continue
             if self.container is None:
@@ -75,7 +75,7 @@ class Slot:
     async def launch(self, launch: Launch, on_ended: Callable[[], None]) -> ContainerState:
         """Start the next attempt. Raises OSError, and changes nothing, if not even the shim can be started."""
         before = (self.attempt, self.container, self.previous)
-        container = self._container(self.attempt + 1)
+        container = self._container_of(self.attempt + 1)
         shutil.rmtree(container.directory, ignore_errors=True)  # left by a start that a crash interrupted
         self.previous = self.container.state if self.container is not None else None
         self.attempt, self.container = self.attempt + 1, container
@@ -129,11 +129,11 @@ class Slot:
         return ContainerView(
             name=self.name,
             attempt=self.attempt,
-            container_id=self._uri(state, self.attempt),
+            container_id=self._container_uri(state, self.attempt),
             image_id=(state.image_id if state is not None else "") or IMAGE_ID,
             state=state if not (state is not None and self.running and not state.running) else None,
             previous=self.previous,
-            previous_id=self._uri(self.previous, self.attempt - 1),
+            previous_id=self._container_uri(self.previous, self.attempt - 1),
             waiting_reason="" if running else self.waiting_reason,
             waiting_message=self.waiting_message,
             termination_message=self._termination_message(state),
@@ -141,14 +141,14 @@ class Slot:
             started=running and (self.probes is None or self.probes.started),
         )
 
-    def _uri(self, state: ContainerState | None, attempt: int) -> str:
+    def _container_uri(self, state: ContainerState | None, attempt: int) -> str:
         if attempt < 0:
             return ""
         engine = self.container.engine if self.container is not None else None
         scheme = engine.scheme if engine is not None else "process"
         return (state.container_uri if state is not None else "") or f"{scheme}://{self.container_id(attempt)}"
 
-    def _container(self, attempt: int) -> Container:
+    def _container_of(self, attempt: int) -> Container:
         return Container(self._folders.container(self.name, attempt), self.container_id(attempt))
 
     def _termination_message(self, state: ContainerState | None) -> str:

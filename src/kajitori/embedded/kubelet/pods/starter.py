@@ -95,7 +95,7 @@ class Starter:
             working_dir = relocated_folder(working_dir, spec, volumes, relocatable)
         resolves = mounts.possible and mounts_hosts_file(spec)
         named = {} if resolves else peers.named_peers(pod, environment)
-        addresses = await self._addresses(pod, record, set(named.values()))
+        addresses = await self._peer_addresses(pod, record, set(named.values()))
         environment = peers.substitute(pod, environment, addresses, named)
         is_isolated = program is None and context.adapter.isolation(pod) is Isolation.LOOPBACK
         network_namespace = await self._join_network(pod, runtime, is_isolated=is_isolated)
@@ -136,7 +136,7 @@ class Starter:
         context = self._context
         user, group = admission.identity(pod, spec)
         base = runtime.base_environment(user if program is None else None)
-        configs = await self._configs(pod, spec)
+        configs = await self._referenced_configs(pod, spec)
         environment = environments.container_environment(pod, spec, base, configs, context.facts(record.pod_ip))
         environment |= context.gpus.environment(_gpus_of(spec, record))
         if program is None:
@@ -167,7 +167,9 @@ class Starter:
         except OSError as error:  # a failure to count traffic must not keep a container from starting
             log.warning("traffic of Pod %s is counted as the node's own: %s", pod["metadata"]["name"], error)
 
-    async def _configs(self, pod: Manifest, spec: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, str] | None]:
+    async def _referenced_configs(
+        self, pod: Manifest, spec: Mapping[str, Any]
+    ) -> dict[tuple[str, str], dict[str, str] | None]:
         found: dict[tuple[str, str], dict[str, str] | None] = {}
         namespace = pod["metadata"].get("namespace", "default")
         for kind, name in environments.referenced_configs(spec):
@@ -182,7 +184,7 @@ class Starter:
             found[kind, name] = data
         return found
 
-    async def _addresses(self, pod: Manifest, record: PodRecord, hosts: set[str]) -> dict[str, str]:
+    async def _peer_addresses(self, pod: Manifest, record: PodRecord, hosts: set[str]) -> dict[str, str]:
         found = {}
         for host in sorted(hosts):
             address = await peers.find_address(self._context.cluster, pod, host, record.pod_ip)

@@ -61,18 +61,18 @@ def build_status(
     conditions = _wanted_conditions(pod, phase, containers, initialized, known)
     status: dict[str, Any] = {
         "phase": phase,
-        "conditions": [_condition(known, *condition, now) for condition in conditions],
+        "conditions": [_condition_document(known, *condition, now) for condition in conditions],
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "podIP": pod_ip,
         "podIPs": [{"ip": pod_ip}],
-        "startTime": _time(started_at),
-        "containerStatuses": _statuses(pods.main_containers(pod), containers, phase),
+        "startTime": _time_text(started_at),
+        "containerStatuses": _container_statuses(pods.main_containers(pod), containers, phase),
         "reason": reason or None,
         "message": message or None,
     }
     if init_containers := pods.init_containers(pod):
-        status["initContainerStatuses"] = _statuses(init_containers, containers, phase)
+        status["initContainerStatuses"] = _container_statuses(init_containers, containers, phase)
     peaks = ",".join(f"{view.name}={view.peak_bytes}" for view in mains if view.peak_bytes)
     if phase in pods.FINAL_PHASES and peaks:
         status["conditions"].append(_peak_condition(known, peaks, now))
@@ -118,7 +118,7 @@ def rejected_status(pod: Manifest, reason: str, message: str, started_at: float)
         "phase": "Failed",
         "reason": reason,
         "message": f"Pod was rejected: {message}",
-        "startTime": _time(started_at),
+        "startTime": _time_text(started_at),
     }
 
 
@@ -135,20 +135,22 @@ def terminated(state: ContainerState, container_id: str, termination_message: st
     return {
         "exitCode": state.exit_code if state.exit_code is not None else 137,
         "reason": reason,
-        "startedAt": _time(state.started_at or state.finished_at),
-        "finishedAt": _time(state.finished_at),
+        "startedAt": _time_text(state.started_at or state.finished_at),
+        "finishedAt": _time_text(state.finished_at),
         "containerID": container_id,
     } | ({"message": message or termination_message} if message or termination_message else {})
 
 
-def _statuses(specs: Sequence[Manifest], containers: Mapping[str, ContainerView], phase: str) -> list[dict[str, Any]]:
+def _container_statuses(
+    specs: Sequence[Manifest], containers: Mapping[str, ContainerView], phase: str
+) -> list[dict[str, Any]]:
     return [_container_status(spec, containers[spec["name"]], phase) for spec in specs]
 
 
 def _container_status(spec: Manifest, view: ContainerView, phase: str) -> dict[str, Any]:
     state, last = view.state, None
     if state is not None and state.running:
-        shown: dict[str, Any] = {"running": {"startedAt": _time(state.started_at)}}
+        shown: dict[str, Any] = {"running": {"startedAt": _time_text(state.started_at)}}
     elif state is not None and not view.waiting_reason:
         shown = {"terminated": terminated(state, view.container_id, view.termination_message)}
     else:
@@ -172,7 +174,7 @@ def _container_status(spec: Manifest, view: ContainerView, phase: str) -> dict[s
     }
 
 
-def _condition(
+def _condition_document(
     known: Mapping[str, Mapping[str, Any]], kind: str, holds: bool, reason: str, message: str, now: datetime
 ) -> dict[str, Any]:
     status = "True" if holds else "False"
@@ -201,5 +203,5 @@ def _peak_condition(known: Mapping[str, Mapping[str, Any]], peaks: str, now: dat
     }
 
 
-def _time(seconds: float) -> str | None:
+def _time_text(seconds: float) -> str | None:
     return format_time(datetime.fromtimestamp(seconds, UTC)) if seconds else None

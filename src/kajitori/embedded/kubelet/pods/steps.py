@@ -70,7 +70,7 @@ def next_steps(pod: Manifest, containers: Mapping[str, Observed], backoff: Backo
     steps.initialized = any(observed.attempt >= 0 for _, observed in mains)
     failed_to_initialize = False
     if not steps.initialized:
-        steps.initialized, failed_to_initialize = _initialize(pod, containers, policy, backoff, steps, now)
+        steps.initialized, failed_to_initialize = _initialization_steps(pod, containers, policy, backoff, steps, now)
     else:
         for name in sidecars:
             if not containers[name].running:
@@ -82,9 +82,9 @@ def next_steps(pod: Manifest, containers: Mapping[str, Observed], backoff: Backo
         for name, observed in mains:
             if observed.attempt < 0:
                 steps.start.append(name)
-            elif not observed.running and _restarts(policy, observed.exit_code):
+            elif not observed.running and _is_restarted(policy, observed.exit_code):
                 _start_again(name, observed, backoff, steps, now)
-        steps.phase = _phase(mains, policy)
+        steps.phase = _phase_of(mains, policy)
     if steps.phase in pods.FINAL_PHASES:
         steps.start = []
         steps.backing_off = {}
@@ -95,7 +95,7 @@ def next_steps(pod: Manifest, containers: Mapping[str, Observed], backoff: Backo
     return steps
 
 
-def _initialize(
+def _initialization_steps(
     pod: Manifest, containers: Mapping[str, Observed], policy: str, backoff: Backoff, steps: Steps, now: float
 ) -> tuple[bool, bool]:
     """Add the steps of the initialization; return (all done, failed for good)."""
@@ -132,13 +132,13 @@ def _start_again(name: str, observed: Observed, backoff: Backoff, steps: Steps, 
         steps.wake_at = ready_at if steps.wake_at is None else min(steps.wake_at, ready_at)
 
 
-def _restarts(policy: str, exit_code: int | None) -> bool:
+def _is_restarted(policy: str, exit_code: int | None) -> bool:
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
-def _phase(mains: list[tuple[str, Observed]], policy: str) -> str:
+def _phase_of(mains: list[tuple[str, Observed]], policy: str) -> str:
     if any(observed.attempt < 0 for _, observed in mains):
         return "Pending"
-    if any(observed.running or _restarts(policy, observed.exit_code) for _, observed in mains):
+    if any(observed.running or _is_restarted(policy, observed.exit_code) for _, observed in mains):
         return "Running"
     return "Succeeded" if all(observed.exit_code == 0 for _, observed in mains) else "Failed"

@@ -82,7 +82,7 @@ class PodWorker:
 
         An API server that was restored from a backup lacks later reports, so they are sent again. (If an answer
         overtook the list, the watch delivers the newer version at once.)"""
-        if _version(pod) < _version(self.pod):
+        if _version_number(pod) < _version_number(self.pod):
             self.pod = pod
             self._reporter.forget()
             self.wake()
@@ -92,7 +92,7 @@ class PodWorker:
     def _take(self, pod: Manifest) -> bool:
         """Take the Pod if it is not older than the known version, and return whether it was taken. An answer to a
         request may arrive after the watch event of a later change."""
-        if _version(pod) < _version(self.pod):
+        if _version_number(pod) < _version_number(self.pod):
             return False
         self.pod = pod
         return True
@@ -219,7 +219,7 @@ class PodWorker:
         now = self.context.clock()
         self._record_system_oom()
         await self._refresh(now)
-        steps = self._steps(now)
+        steps = self._next_steps(now)
         waits = [max(0.05, self._resync_at - now)]
         while steps.start and not self.context.draining:
             pause = 0.0
@@ -230,7 +230,7 @@ class PodWorker:
             if pause:
                 waits.append(pause)
                 break
-            steps = self._steps(self.context.clock())
+            steps = self._next_steps(self.context.clock())
         for name, seconds in steps.backing_off.items():
             self._back_off(self.slots[name], seconds)
         for name in steps.stop:
@@ -257,7 +257,7 @@ class PodWorker:
                 self._recorded_system_oom.add(state.pid)
                 self.context.events.record_system_oom(state.pid)
 
-    def _steps(self, now: float) -> Steps:
+    def _next_steps(self, now: float) -> Steps:
         restarts = self.record.restarts_in_a_row
         observed = {name: slot.observed(restarts.get(name, 0)) for name, slot in self.slots.items()}
         return next_steps(self.pod, observed, self._backoff, now)
@@ -459,7 +459,7 @@ class PodWorker:
         self.folders.save(self.record)
 
 
-def _version(pod: Manifest) -> int:
+def _version_number(pod: Manifest) -> int:
     """Return the resource version as a number: versions of one server grow. Return 0 if it is not a number, so no
     version is older than another."""
     version = str(pod["metadata"].get("resourceVersion") or "")

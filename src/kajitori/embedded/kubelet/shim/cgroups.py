@@ -87,14 +87,14 @@ class Cgroup:
     def oom_kills(self) -> int:
         """Return how many processes of the group the kernel killed because the limit was reached."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
-        return self._keyed(name).get("oom_kill", 0)
+        return self._keyed_numbers(name).get("oom_kill", 0)
 
     def reached_limit(self) -> bool:
         """Return whether the group ever reached its own limit. If not, a kill for memory had another cause."""
         if self.version == 2:
-            return self._keyed("memory.events").get("oom", 0) > 0
+            return self._keyed_numbers("memory.events").get("oom", 0) > 0
         # Not memory.failcnt, which stays at 0 if swap is limited as well.
-        return self.peak_bytes() + V1_CHARGED_AHEAD_BYTES >= self._number("memory.limit_in_bytes")
+        return self.peak_bytes() + V1_CHARGED_AHEAD_BYTES >= self._number_in("memory.limit_in_bytes")
 
     def usage_bytes(self) -> int:
         """Return the working set as Kubernetes counts it: the usage without file pages that could be dropped at
@@ -103,32 +103,32 @@ class Cgroup:
 
     def usage_and_cache_bytes(self) -> tuple[int, int]:
         """Return the working set, and all pages of files on disks."""
-        stat = self._keyed("memory.stat")
+        stat = self._keyed_numbers("memory.stat")
         if self.version == 2:
-            used = self._number("memory.current") - stat.get("inactive_file", 0)
+            used = self._number_in("memory.current") - stat.get("inactive_file", 0)
             return max(0, used), max(0, stat.get("file", 0) - stat.get("shmem", 0))
-        used = self._number("memory.usage_in_bytes") - stat.get("total_inactive_file", 0)
+        used = self._number_in("memory.usage_in_bytes") - stat.get("total_inactive_file", 0)
         return max(0, used), max(0, stat.get("total_cache", 0) - stat.get("total_shmem", 0))
 
     def peak_bytes(self) -> int:
         """Return the largest usage so far, including pages of files. A program that reads much reaches its limit by
         file pages alone, and is not killed for it."""
-        return self._number("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
+        return self._number_in("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
 
     def cpu_seconds(self) -> float | None:
         """Return the processor time of all processes that were ever in the group; None if this hierarchy does not count
         it."""
         if self.version == 2:
-            used = self._keyed("cpu.stat").get("usage_usec")
+            used = self._keyed_numbers("cpu.stat").get("usage_usec")
             return None if used is None else used / 1e6
-        return self._number("cpuacct.usage") / 1e9 or None
+        return self._number_in("cpuacct.usage") / 1e9 or None
 
-    def _number(self, name: str) -> int:
+    def _number_in(self, name: str) -> int:
         with contextlib.suppress(OSError, ValueError), open(os.path.join(self.path, name)) as file:
             return int(file.read())
         return 0
 
-    def _keyed(self, name: str) -> dict[str, int]:
+    def _keyed_numbers(self, name: str) -> dict[str, int]:
         found: dict[str, int] = {}
         with contextlib.suppress(OSError, ValueError), open(os.path.join(self.path, name)) as file:
             for line in file:

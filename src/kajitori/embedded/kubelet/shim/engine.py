@@ -195,7 +195,7 @@ class EngineShim(Shim):
 
     # While it runs
 
-    def _received(self, fd: int, data: bytes) -> None:
+    def _on_output(self, fd: int, data: bytes) -> None:
         if self.tty:
             self.print("stdout", data)
             return
@@ -250,7 +250,7 @@ class EngineShim(Shim):
             rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(self.source, termios.TIOCGWINSZ, b"\0" * 8))
             self._post(f"/resize?h={rows}&w={columns}", CALL_SECONDS)
 
-    def _lives(self) -> bool:
+    def _is_alive(self) -> bool:
         return bool(self.leader) or (bool(self.streams) and time.monotonic() < self.ended_at + REST_SECONDS)
 
     def _reap(self) -> None:
@@ -317,7 +317,7 @@ class EngineShim(Shim):
         self.ended_at = time.monotonic()
         return True
 
-    def _pids(self) -> list[int]:
+    def _process_ids(self) -> list[int]:
         return [self.leader, *tree.descendants(self.leader)] if self.leader > 0 else []
 
     # End

@@ -35,7 +35,7 @@ def of_container(pid: int, engine_id: str, proc: str = "/proc") -> list[Cgroup]:
         _, names, path = line.split(":", 2)
         if engine_id not in path:
             continue  # a group that it shares with other programs: an engine without rights to create groups
-        group = _group(names.split(",") if names else [], path, mounts)
+        group = _group_at(names.split(",") if names else [], path, mounts)
         if group is not None:
             found.setdefault(group.path, group)
     return sorted(found.values(), key=lambda group: (not group.counts_memory, group.version))
@@ -59,7 +59,7 @@ def memory_of(engine_id: str, proc: str = "/proc") -> Cgroup | None:
     return None
 
 
-def _group(names: list[str], path: str, mounts: Iterable[list[str]]) -> Cgroup | None:
+def _group_at(names: list[str], path: str, mounts: Iterable[list[str]]) -> Cgroup | None:
     version = 1 if names else 2
     for _, folder, kind, options, *_ in mounts:
         if version == 2 and kind == "cgroup2":

@@ -58,7 +58,7 @@ def read_answer(path: str, connection: socket.socket) -> bytes:
         connection.close()
     head, _, content = answer.partition(b"\r\n\r\n")
     if b"transfer-encoding: chunked" in head.lower():
-        content = _joined(content)
+        content = _joined_chunks(content)
     _check(path, head, content)
     return content
 
@@ -72,7 +72,7 @@ def upgrade(path: str, target: str, seconds: float) -> socket.socket:
         # Byte by byte, since the stream begins right behind the head.
         while not head.endswith(b"\r\n\r\n") and (byte := connection.recv(1)):
             head += byte
-        status = _status(head)
+        status = _status_code(head)
         content = connection.recv(65536) if status >= 300 else b""
         _check(path, head, content)
     except OSError as error:
@@ -109,13 +109,13 @@ def send_request(
     return connection
 
 
-def _status(head: bytes) -> int:
+def _status_code(head: bytes) -> int:
     words = head.split(b" ", 2)
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
 def _check(path: str, head: bytes, content: bytes) -> None:
-    status = _status(head)
+    status = _status_code(head)
     if 100 < status < 400:
         return
     if not status:
@@ -127,7 +127,7 @@ def _check(path: str, head: bytes, content: bytes) -> None:
     raise EngineFailure(message, status)
 
 
-def _joined(chunks: bytes) -> bytes:
+def _joined_chunks(chunks: bytes) -> bytes:
     content = b""
     while chunks:
         size, _, rest = chunks.partition(b"\r\n")

@@ -172,7 +172,7 @@ class LogWriter:
         try:
             count = self._count_rotated() + 1
             for number in range(count, 0, -1):
-                os.replace(self._file(number - 1), self._file(number))
+                os.replace(self._file_name(number - 1), self._file_name(number))
             os.replace(fresh, self.path)
         except OSError:
             os.close(fd)
@@ -184,34 +184,34 @@ class LogWriter:
         with contextlib.suppress(OSError):
             self._drop_oldest(count)
 
-    def _file(self, number: int) -> str:
+    def _file_name(self, number: int) -> str:
         return f"{self.path}.{number}" if number else self.path
 
     def _count_rotated(self) -> int:
         count = 0
-        while os.path.lexists(self._file(count + 1)):
+        while os.path.lexists(self._file_name(count + 1)):
             count += 1
         return count
 
     def _drop_oldest(self, count: int) -> None:
         """Remove rotated files beyond the limit that no reader needs any more."""
         limit = self.max_files - 1
-        needed = self._needed(count) if count > limit else 0
+        needed = self._oldest_needed(count) if count > limit else 0
         while count > limit and (count > needed or not self._has_room()):
             time_of_last, content_bytes = self._rotated.pop() if len(self._rotated) >= count else ("", 0)
             if content_bytes:
                 note_dropped(self.path + DROPPED_SUFFIX, time_of_last, content_bytes)
-            os.unlink(self._file(count))
+            os.unlink(self._file_name(count))
             count -= 1
 
-    def _needed(self, count: int) -> int:
+    def _oldest_needed(self, count: int) -> int:
         """Return the number of the oldest file that a reader locks, or locked a moment ago; 0 if there is none."""
         now = time.monotonic()
         if self._held is not None and now - self._held[1] > HELD_AFTER_READER_SECONDS:
             self._held = None
         for number in range(count, -1, -1):
             try:
-                fd = os.open(self._file(number), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                fd = os.open(self._file_name(number), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             except OSError:
                 continue
             try:

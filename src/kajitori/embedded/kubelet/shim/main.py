@@ -124,7 +124,7 @@ class Shim:
         self.state["started_at"] = time.time()
         self._write_state(RUNNING)
         self._send_report("running")
-        while self._lives():
+        while self._is_alive():
             self._run_once()
         self._drain()
         self._finish(EXITED, "")
@@ -167,7 +167,7 @@ class Shim:
         else:
             out_read, out_write = os.pipe2(os.O_CLOEXEC)
             err_read, err_write = os.pipe2(os.O_CLOEXEC)
-            stdin = self._stdin()
+            stdin = self._stdin_descriptor()
             child_ends = [stdin, out_write, err_write]
             stdio = (stdin, out_write, err_write)
             self._collect(out_read, "stdout")
@@ -176,7 +176,7 @@ class Shim:
         for fd in child_ends:
             os.close(fd)
 
-    def _stdin(self) -> int:
+    def _stdin_descriptor(self) -> int:
         if not self.keeps_stdin:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         read, self.stdin = os.pipe2(os.O_CLOEXEC)
@@ -237,7 +237,7 @@ class Shim:
         except OSError:
             data = b""  # a terminal without users answers EIO
         if data:
-            self._received(fd, data)
+            self._on_output(fd, data)
         else:
             if not self.is_output_paused:
                 self.poll.unregister(fd)
@@ -246,7 +246,7 @@ class Shim:
             del self.streams[fd]
             os.close(fd)
 
-    def _received(self, fd: int, data: bytes) -> None:
+    def _on_output(self, fd: int, data: bytes) -> None:
         """Take what was read from a descriptor of `streams`."""
         self.print(self.streams[fd], data)
 
@@ -309,7 +309,7 @@ class Shim:
                 if connection.pid == pid:
                     connection.ended(code)
 
-    def _lives(self) -> bool:
+    def _is_alive(self) -> bool:
         """Return whether the program, or a process that it left, still runs."""
         if self.leader:
             return True
@@ -340,11 +340,11 @@ class Shim:
         self.page_cache_bytes = max(self.page_cache_bytes, cache)
         self.peak_bytes = max(self.peak_bytes, used, group.peak_bytes() - self.page_cache_bytes)
 
-    def _pids(self) -> list[int]:
+    def _process_ids(self) -> list[int]:
         return tree.descendants(os.getpid())
 
     def _measure_tree(self, now: float) -> None:
-        pids = self._pids()
+        pids = self._process_ids()
         resident = tree.resident_bytes(pids)
         may_be_over = 0 < self.memory_limit_bytes < resident
         may_be_peak = resident > self.peak_bytes and now >= self.measure_at

@@ -71,7 +71,7 @@ def start(
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _child(identity, argv, stdio, report_write, tty, beside, parent if dies_with_us else 0)
+        _become_program(identity, argv, stdio, report_write, tty, beside, parent if dies_with_us else 0)
     os.close(report_write)
     with open(report_read, "rb") as report:
         report_bytes = report.read()
@@ -82,7 +82,7 @@ def start(
     return pid
 
 
-def _child(
+def _become_program(
     identity: Identity,
     argv: Sequence[str],
     stdio: tuple[int, int, int],
@@ -110,8 +110,8 @@ def _child(
         # Copy the descriptors above 2 first, since a source may itself be 0, 1 or 2.
         for target, source in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in stdio]):
             os.dup2(source, target, inheritable=True)
-        _limits(identity)
-        _namespaces(identity, beside)
+        _apply_limits(identity)
+        _enter_namespaces(identity, beside)
         step = "user"
         if identity.gid is not None:
             os.setgroups(identity.groups)
@@ -136,7 +136,7 @@ def _child(
         os._exit(NOT_FOUND)
 
 
-def _limits(identity: Identity) -> None:
+def _apply_limits(identity: Identity) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     wanted = identity.open_files if hard == resource.RLIM_INFINITY else min(identity.open_files, hard)
@@ -147,7 +147,7 @@ def _limits(identity: Identity) -> None:
             file.write(str(identity.oom_score_adjustment))
 
 
-def _namespaces(identity: Identity, beside: int | None) -> None:
+def _enter_namespaces(identity: Identity, beside: int | None) -> None:
     if identity.network_namespace:
         syscalls.enter(identity.network_namespace, syscalls.CLONE_NEWNET)
         if beside is not None:

@@ -16,7 +16,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 def descendants(pid: int) -> list[int]:
     """Return all processes below `pid`, parents first. If `pid` is a subreaper, this includes double-forked ones."""
-    children_of = _children if os.path.exists("/proc/thread-self/children") else _children_by_scan()
+    children_of = _children_of if os.path.exists("/proc/thread-self/children") else _children_by_scan()
     found: list[int] = []
     seen = {pid}
     generation = [pid]
@@ -27,7 +27,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def _children(pid: int) -> list[int]:
+def _children_of(pid: int) -> list[int]:
     found: list[int] = []
     # The kernel lists children with the thread that forked them.
     with contextlib.suppress(OSError):
@@ -53,7 +53,7 @@ def ancestors(pid: int) -> list[int]:
     """
     while True:
         above = [pid]
-        while (parent := _parent(above[-1])) > 0:
+        while (parent := _parent_of(above[-1])) > 0:
             above.append(parent)
         if parent == 0:  # the first process, which has no parent
             return above[1:]
@@ -62,7 +62,7 @@ def ancestors(pid: int) -> list[int]:
         # A process above ended meanwhile, and its children got another parent.
 
 
-def _parent(pid: int) -> int:
+def _parent_of(pid: int) -> int:
     """Return the parent of a process; -1 if the process has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         return _parent_in(file.read())
@@ -103,13 +103,13 @@ def cpu_seconds(subreaper: int, below: Iterable[int]) -> float:
     A process that waits for a child inherits the child's times, and in the end the subreaper does. Its own time is not
     included.
     """
-    ticks = sum(_times(subreaper)[2:])
+    ticks = sum(_cpu_ticks(subreaper)[2:])
     for pid in below:
-        ticks += sum(_times(pid))
+        ticks += sum(_cpu_ticks(pid))
     return ticks / TICKS_PER_SECOND
 
 
-def _times(pid: int) -> list[int]:
+def _cpu_ticks(pid: int) -> list[int]:
     """Return ticks in user and system mode: the process' own, then those of the children that it has waited for."""
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
         return [int(field) for field in file.read().rpartition(b")")[2].split()[11:15]]

@@ -38,8 +38,8 @@ def write_volume(volume: Path, payload: Payload) -> bool:
     volume.mkdir(parents=True, exist_ok=True)
     root = os.open(volume, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        old = _current(root)
-        if old is not None and _same(root, old, payload):
+        old = _current_folder(root)
+        if old is not None and _has_payload(root, old, payload):
             return False
         fresh = f"..{secrets.token_hex(8)}"
         os.mkdir(fresh, 0o755, dir_fd=root)
@@ -60,7 +60,7 @@ def write_volume(volume: Path, payload: Payload) -> bool:
     return True
 
 
-def _current(root: int) -> str | None:
+def _current_folder(root: int) -> str | None:
     with contextlib.suppress(OSError):
         target = os.readlink(DATA_LINK, dir_fd=root)
         if "/" not in target and target.startswith(".."):
@@ -68,7 +68,7 @@ def _current(root: int) -> str | None:
     return None
 
 
-def _same(root: int, name: str, payload: Payload) -> bool:
+def _has_payload(root: int, name: str, payload: Payload) -> bool:
     try:
         folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
     except OSError:

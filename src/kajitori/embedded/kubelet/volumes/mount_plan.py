@@ -110,7 +110,7 @@ def relocated_environment(
     machine.
     """
     relocated = dict(environment)
-    for target, source in _relocations(container, volumes, relocatable):
+    for target, source in _relocated_mounts(container, volumes, relocatable):
         for name, value in environment.items():
             if name.startswith(variable_prefix) and (value == target or value.startswith(f"{target}/")):
                 relocated[name] = source + value.removeprefix(target)
@@ -121,13 +121,13 @@ def relocated_folder(
     folder: str, container: Mapping[str, Any], volumes: Mapping[str, Volume], relocatable: Collection[str]
 ) -> str:
     """Return the working folder on a node that mounts nothing, if it is in a `relocatable` volume."""
-    for target, source in _relocations(container, volumes, relocatable):
+    for target, source in _relocated_mounts(container, volumes, relocatable):
         if folder == target or folder.startswith(f"{target}/"):
             return source + folder.removeprefix(target)
     return folder
 
 
-def _relocations(
+def _relocated_mounts(
     container: Mapping[str, Any], volumes: Mapping[str, Volume], relocatable: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield (mount path, folder on this machine) of each mount of a `relocatable` volume."""

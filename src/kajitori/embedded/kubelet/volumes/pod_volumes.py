@@ -94,16 +94,16 @@ class Volumes:
         if kind == "hostPath":
             return Volume(spec["name"], _host_path(source, self._open_below), kind)
         if kind == "persistentVolumeClaim":
-            return await self._claim(pod, spec["name"], source)
+            return await self._claimed_volume(pod, spec["name"], source)
         sources = source.get("sources") or () if kind == "projected" else [{kind: source}]
         default_mode = int(source.get("defaultMode") or DEFAULT_MODE)
         payload: dict[str, tuple[bytes, int]] = {}
         for one in sources:
-            payload.update(await self._payload(pod, one, default_mode, facts))
+            payload.update(await self._projected_payload(pod, one, default_mode, facts))
         write_volume(path, payload)
         return Volume(spec["name"], path, kind, read_only=True)
 
-    async def _payload(self, pod: Manifest, source: Mapping[str, Any], mode: int, facts: PodFacts) -> Payload:
+    async def _projected_payload(self, pod: Manifest, source: Mapping[str, Any], mode: int, facts: PodFacts) -> Payload:
         namespace = pod["metadata"].get("namespace", "default")
         if (config := source.get("configMap")) is not None:
             found = await self._read(resources.CONFIG_MAPS, namespace, config["name"], bool(config.get("optional")))
@@ -116,9 +116,9 @@ class Volumes:
             content = {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}
             return _select(content, secret, mode, f'secret "{name}"')
         if (downward := source.get("downwardAPI")) is not None:
-            return {item["path"]: _downward(pod, item, mode, facts) for item in downward.get("items") or ()}
+            return {item["path"]: _downward_file(pod, item, mode, facts) for item in downward.get("items") or ()}
         if (token := source.get("serviceAccountToken")) is not None:
-            return {token["path"]: ((await self._token(pod, token)).encode(), mode)}
+            return {token["path"]: ((await self._account_token(pod, token)).encode(), mode)}
         raise VolumeNotReady(f"projected volume with source {sorted(source)} is not supported")
 
     async def _read(self, resource: resources.Resource, namespace: str, name: str, optional: bool) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Volumes:
                 return {}
             raise
 
-    async def _token(self, pod: Manifest, source: Mapping[str, Any]) -> str:
+    async def _account_token(self, pod: Manifest, source: Mapping[str, Any]) -> str:
         """Return a token of the Pod's service account, bound to the Pod; renew it after four fifths of its lifetime."""
         metadata, spec = pod["metadata"], pod["spec"]
         key = (pods.uid(pod), str(source.get("audience") or ""))
@@ -162,7 +162,7 @@ class Volumes:
         self._tokens[key] = (asked_at + granted_seconds * 0.8, token)
         return token
 
-    async def _claim(self, pod: Manifest, name: str, source: Mapping[str, Any]) -> Volume:
+    async def _claimed_volume(self, pod: Manifest, name: str, source: Mapping[str, Any]) -> Volume:
         namespace = pod["metadata"].get("namespace", "default")
         claim = await self._cluster.get(resources.CLAIMS, source["claimName"], namespace)
         bound_to = (claim.get("spec") or {}).get("volumeName")
@@ -195,7 +195,7 @@ def _select(content: Mapping[str, bytes], source: Mapping[str, Any], mode: int, 
     return chosen
 
 
-def _downward(pod: Manifest, item: Mapping[str, Any], mode: int, facts: PodFacts) -> tuple[bytes, int]:
+def _downward_file(pod: Manifest, item: Mapping[str, Any], mode: int, facts: PodFacts) -> tuple[bytes, int]:
     if item.get("fieldRef"):
         text = field_value(pod, item["fieldRef"]["fieldPath"], facts)
     else:

@@ -48,7 +48,7 @@ async def test_unchanged_expressions_are_not_compiled_again(
 ) -> None:
     """A restart does not load the library for CEL, which takes 15 MB and a twentieth of a second."""
     assert await apply(api, path, wanted) == 201
-    rules._compiled.cache_clear()
+    rules._compile_rule.cache_clear()
     compiled: list[str] = []
     monkeypatch.setattr(Scope, "compile", lambda self, text, *results: compiled.append(text))
     assert await apply(api, path, wanted) == 200

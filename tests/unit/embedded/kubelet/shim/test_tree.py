@@ -29,7 +29,7 @@ def test_a_process_that_has_ended_has_no_ancestors() -> None:
 
 def test_processes_of_a_session_are_found_even_if_lists_of_children_lack_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel may leave a process out of such a list while another one ends."""
-    monkeypatch.setattr(tree, "_children", lambda _: [])
+    monkeypatch.setattr(tree, "_children_of", lambda _: [])
     script = "sleep 1000 & echo $!; exec sleep 1000"
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True) as leader:
         assert leader.stdout is not None

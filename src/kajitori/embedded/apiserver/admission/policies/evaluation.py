@@ -35,25 +35,25 @@ class Question:
         """The values by name, as in `policy_scope`."""
         if self._values is None:
             request, is_deletion = self._request, self._request.operation == "DELETE"
-            asked = self._asked()
+            asked = self._admission_request()
             self._values = {
                 AUTHORIZER: {"user": asked["userInfo"]},
                 "object": None if is_deletion else request.object,
                 "oldObject": request.old_object,
                 "request": asked,
-                "namespaceObject": self._namespace(),
+                "namespaceObject": self._namespace_object(),
             }
         return self._values
 
-    def _asked(self) -> Object:
+    def _admission_request(self) -> Object:
         """Return the AdmissionRequest without empty fields."""
         request, own = self._request, self._request.kind.resource
         asked = {
-            "kind": _kind(self._resource),
-            "resource": _resource(self._resource),
+            "kind": _kind_document(self._resource),
+            "resource": _resource_document(self._resource),
             "subResource": request.subresource,
-            "requestKind": _kind(own),
-            "requestResource": _resource(own),
+            "requestKind": _kind_document(own),
+            "requestResource": _resource_document(own),
             "requestSubResource": request.subresource,
             "name": request.name,
             "namespace": request.namespace,
@@ -62,7 +62,7 @@ class Question:
         always = {"operation": request.operation, "userInfo": user, "dryRun": request.dry_run}
         return {name: value for name, value in asked.items() if value} | always
 
-    def _namespace(self) -> Object | None:
+    def _namespace_object(self) -> Object | None:
         if not self._request.namespace:
             return None
         found = self._view.get(resources.NAMESPACES, "", self._request.namespace)
@@ -168,14 +168,14 @@ def bound_policies(
         stored = view.get(policies, "", name)
         if stored is None:
             continue
-        found = matched(stored["spec"]["matchConstraints"], request, view, _equivalents(request, registry))
+        found = matched(stored["spec"]["matchConstraints"], request, view, _equivalent_resources(request, registry))
         if found is None:
             continue
         chosen = [
             binding
             for binding in sorted(by_policy[name], key=name_of)
             if not (rules := binding["spec"].get("matchResources"))
-            or matched(rules, request, view, _equivalents(request, registry)) is not None
+            or matched(rules, request, view, _equivalent_resources(request, registry)) is not None
         ]
         if chosen:
             yield stored, Question(request, found, view), chosen
@@ -186,7 +186,7 @@ def name_of(obj: Object) -> str:
     return str(obj["metadata"]["name"])
 
 
-def _equivalents(request: AdmissionRequest, registry: KindRegistry) -> Iterable[Resource]:
+def _equivalent_resources(request: AdmissionRequest, registry: KindRegistry) -> Iterable[Resource]:
     """Return the other groups and versions under which the same objects are served."""
     stored = request.kind.stored
     for kind in registry.find_stored(stored.group, stored.plural):
@@ -194,9 +194,9 @@ def _equivalents(request: AdmissionRequest, registry: KindRegistry) -> Iterable[
             yield kind.resource
 
 
-def _kind(resource: Resource) -> Object:
+def _kind_document(resource: Resource) -> Object:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def _resource(resource: Resource) -> Object:
+def _resource_document(resource: Resource) -> Object:
     return {"group": resource.group, "version": resource.version, "resource": resource.plural}

@@ -47,7 +47,7 @@ class ValidatingPolicies(StoredPolicies["_Policy"]):
                 actions = binding["spec"].get("validationActions") or ()
                 for reason, message in self.compiled(stored).denials(question):
                     if "Deny" in actions:
-                        raise _denied(request, reason, f"{policy} denied request: {message}")
+                        raise _denial(request, reason, f"{policy} denied request: {message}")
                     if "Warn" in actions:
                         request.warnings.append(f"Validation failed for {policy}: {message}")
 
@@ -88,10 +88,10 @@ class _Policy(CompiledPolicy):
                     yield "Invalid", error.message
                 continue
             if holds is not True:
-                yield validation.get("reason") or "Invalid", _message(validation, message, values)
+                yield validation.get("reason") or "Invalid", _failure_message(validation, message, values)
 
 
-def _message(validation: Object, expression: Expression | None, values: Mapping[str, Any]) -> str:
+def _failure_message(validation: Object, expression: Expression | None, values: Mapping[str, Any]) -> str:
     text = ""
     if expression is not None:
         try:
@@ -104,7 +104,7 @@ def _message(validation: Object, expression: Expression | None, values: Mapping[
     return text or (validation.get("message") or "").strip() or f"failed expression: {validation['expression'].strip()}"
 
 
-def _denied(request: AdmissionRequest, reason: str, message: str) -> StatusError:
+def _denial(request: AdmissionRequest, reason: str, message: str) -> StatusError:
     error = StatusError.forbidden(request.kind.resource, request.name, message)
     error.reason, error.code = reason, _CODES.get(reason, 422)
     error.details = {**(error.details or {}), "causes": [{"message": message}]}

@@ -46,20 +46,20 @@ class DefinitionStrategy(Strategy):
                 {"type": "Established", "reason": "InitialNamesAccepted", "message": _ACCEPTED, **always},
             ],
             "acceptedNames": dict(obj["spec"]["names"]),
-            "storedVersions": _stored(obj["spec"], []),
+            "storedVersions": _stored_versions(obj["spec"], []),
         }
 
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
         status = dict(new.get("status") or {})
         status["acceptedNames"] = dict(new["spec"].get("names") or {})
-        status["storedVersions"] = _stored(new["spec"], status.get("storedVersions") or [])
+        status["storedVersions"] = _stored_versions(new["spec"], status.get("storedVersions") or [])
         new["status"] = status
 
     def faults(self, new: Object, old: Object | None) -> list[Cause]:
         spec, before = new["spec"], (old or {}).get("spec") or {}
         given, group = spec["names"], spec.get("group", "")
-        causes = _group(group, new["metadata"].get("annotations") or {})
+        causes = _group_faults(group, new["metadata"].get("annotations") or {})
         if new["metadata"].get("name") != f"{given.get('plural', '')}.{group}":
             causes.append(invalid("metadata.name", new["metadata"].get("name"), "must be the plural, a dot, the group"))
         if given.get("kind") and given.get("kind") == given.get("listKind"):
@@ -67,7 +67,7 @@ class DefinitionStrategy(Strategy):
         if spec.get("preserveUnknownFields"):
             causes.append(invalid("spec.preserveUnknownFields", True, _PRESERVE))
         versions = spec.get("versions") or []
-        causes += _versions(versions, before.get("versions") or [])
+        causes += _version_faults(versions, before.get("versions") or [])
         if spec["conversion"].get("strategy") != "None":
             detail = "must be None: this API server converts between versions by changing apiVersion only"
             causes.append(invalid("spec.conversion.strategy", spec["conversion"].get("strategy"), detail))
@@ -77,13 +77,13 @@ class DefinitionStrategy(Strategy):
         return causes + [invalid(f"status.storedVersions[{index}]", one, _STILL_STORED) for index, one in lost]
 
 
-def _stored(spec: dict[str, Any], before: list[str]) -> list[str]:
+def _stored_versions(spec: dict[str, Any], before: list[str]) -> list[str]:
     """Return the versions that objects may be stored in: every version that was ever the storage version."""
     now = [one.get("name", "") for one in spec.get("versions") or [] if one.get("storage")]
     return list(dict.fromkeys([*before, *now]))
 
 
-def _group(group: str, annotations: dict[str, str]) -> list[Cause]:
+def _group_faults(group: str, annotations: dict[str, str]) -> list[Cause]:
     causes = [invalid("spec.group", group, fault) for fault in texts.dns_subdomain(group)]
     if "." not in group:
         causes.append(invalid("spec.group", group, "should be a domain with at least one dot"))
@@ -92,7 +92,7 @@ def _group(group: str, annotations: dict[str, str]) -> list[Cause]:
     return causes
 
 
-def _versions(versions: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[Cause]:
+def _version_faults(versions: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[Cause]:
     causes: list[Cause] = []
     stored = [(one.get("schema") or {}).get("openAPIV3Schema") for one in before]
     for index, version in enumerate(versions):

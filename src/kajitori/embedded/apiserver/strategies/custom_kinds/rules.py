@@ -32,7 +32,7 @@ def rule_faults(schema: Schema, new: Any, old: Any, found: list[Cause]) -> list[
         return []
     if any(cause.reason in _MAY_HIDE_RULES for cause in found):
         return [_NOT_CHECKED]
-    return list(_broken(schema, new, old, ""))
+    return list(_broken_rules(schema, new, old, ""))
 
 
 @lru_cache(maxsize=256)
@@ -41,7 +41,7 @@ def _has_rules(schema: Schema) -> bool:
     return bool(schema.constraints.get(RULES)) or any(_has_rules(part) for part in parts)
 
 
-def _broken(schema: Schema, new: Any, old: Any, path: str) -> Iterator[Cause]:
+def _broken_rules(schema: Schema, new: Any, old: Any, path: str) -> Iterator[Cause]:
     if new is None or is_same(new, old):
         return
     for rule in schema.constraints.get(RULES) or ():
@@ -55,10 +55,10 @@ def _broken(schema: Schema, new: Any, old: Any, path: str) -> Iterator[Cause]:
             part = schema.properties.get(name) or (schema.items if schema.type == "map" else None)
             if part is not None and _has_rules(part):
                 where = f"{path}.{name}" if path else name
-                yield from _broken(part, value, stored_part(schema, old, name), where)
+                yield from _broken_rules(part, value, stored_part(schema, old, name), where)
     elif type(new) is list and schema.items is not None and _has_rules(schema.items):
         for index, item in enumerate(new):
-            yield from _broken(schema.items, item, stored_part(schema, old, item), f"{path}[{index}]")
+            yield from _broken_rules(schema.items, item, stored_part(schema, old, item), f"{path}[{index}]")
 
 
 def _broken_rule(rule: dict[str, Any], values: dict[str, Any], path: str) -> Iterator[Cause]:
@@ -66,9 +66,9 @@ def _broken_rule(rule: dict[str, Any], values: dict[str, Any], path: str) -> Ite
     seen = "" if isinstance(value, dict | list) else f"{format_value(value)}: "
     where = f"{path}{rule.get('fieldPath', '')}".removeprefix(".") or "<nil>"
     try:
-        if _compiled(rule["rule"]).evaluate(values) is True:
+        if _compile_rule(rule["rule"]).evaluate(values) is True:
             return
-        message = _message(rule, values)
+        message = _failure_message(rule, values)
     except ExpressionError as error:
         message = f"rule could not be evaluated: {error.message}: {rule['rule'].strip()}"
     match rule.get("reason"):
@@ -82,10 +82,10 @@ def _broken_rule(rule: dict[str, Any], values: dict[str, Any], path: str) -> Ite
             yield Cause("FieldValueInvalid", where, f"Invalid value: {seen}{message}")
 
 
-def _message(rule: dict[str, Any], values: dict[str, Any]) -> str:
+def _failure_message(rule: dict[str, Any], values: dict[str, Any]) -> str:
     written = rule.get("messageExpression")
     try:
-        detail = _compiled(written, "string").evaluate(values) if written else ""
+        detail = _compile_rule(written, "string").evaluate(values) if written else ""
     except ExpressionError:
         detail = ""
     if isinstance(detail, str) and detail.strip():
@@ -94,7 +94,7 @@ def _message(rule: dict[str, Any], values: dict[str, Any]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: str, result: str = "bool") -> Expression:
+def _compile_rule(text: str, result: str = "bool") -> Expression:
     return Scope(("self", "oldSelf")).compile(text, result, "dyn")
 
 
@@ -111,7 +111,7 @@ def faults_of_definition(declared: Any, field: str) -> list[Cause]:
         for name, result in (("rule", "bool"), ("messageExpression", "string")):
             try:
                 if rule.get(name):
-                    _compiled(rule[name], result)
+                    _compile_rule(rule[name], result)
             except ExpressionError as error:
                 causes.append(invalid(f"{where}.{name}", rule[name], error.message))
     return causes

@@ -34,10 +34,10 @@ def validate_structural(document: Any, field: str) -> list[Cause]:
     allowed = isinstance(metadata, dict) and metadata.keys() <= {"type", "properties", "description"}
     if not allowed or not (metadata.get("properties") or {}).keys() <= {"name", "generateName"}:
         causes.append(forbidden(f"{field}.properties[metadata]", _METADATA))
-    return causes + _node(document, field, is_root=True) + _defaults(document, field)
+    return causes + _schema_faults(document, field, is_root=True) + _default_faults(document, field)
 
 
-def _node(document: Any, field: str, *, is_root: bool = False) -> list[Cause]:
+def _schema_faults(document: Any, field: str, *, is_root: bool = False) -> list[Cause]:
     if not isinstance(document, dict):
         return [invalid(field, document, "must be a schema object")]
     causes: list[Cause] = []
@@ -56,13 +56,13 @@ def _node(document: Any, field: str, *, is_root: bool = False) -> list[Cause]:
     if preserve is False:
         causes.append(invalid(f"{field}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined"))
     causes += rules.faults_of_definition(document.get("x-kubernetes-validations"), f"{field}.x-kubernetes-validations")
-    causes += _lists(document, field) + _junctors(document, field)
-    for name, part in _parts(document):
-        causes += _node(part, f"{field}.{name}") if not (is_root and name == "properties[metadata]") else []
+    causes += _list_faults(document, field) + _junctor_faults(document, field)
+    for name, part in _nested_schemas(document):
+        causes += _schema_faults(part, f"{field}.{name}") if not (is_root and name == "properties[metadata]") else []
     return causes
 
 
-def _parts(document: Document) -> Iterator[tuple[str, Any]]:
+def _nested_schemas(document: Document) -> Iterator[tuple[str, Any]]:
     """Yield the schemas in a schema, with their paths."""
     for name, part in (document.get("properties") or {}).items():
         yield f"properties[{name}]", part
@@ -71,7 +71,7 @@ def _parts(document: Document) -> Iterator[tuple[str, Any]]:
             yield name, document[name]
 
 
-def _lists(document: Document, field: str) -> list[Cause]:
+def _list_faults(document: Document, field: str) -> list[Cause]:
     causes: list[Cause] = []
     items, list_type = document.get("items"), document.get("x-kubernetes-list-type")
     for name, words in (("map-type", ("atomic", "granular")), ("list-type", ("atomic", "map", "set"))):
@@ -94,7 +94,7 @@ def _lists(document: Document, field: str) -> list[Cause]:
     return causes
 
 
-def _junctors(document: Document, field: str) -> list[Cause]:
+def _junctor_faults(document: Document, field: str) -> list[Cause]:
     parts = [(name, part) for name in ("allOf", "anyOf", "oneOf") for part in document.get(name) or []]
     if document.get("x-kubernetes-int-or-string"):
         parts = [(name, part) for name, part in parts if set(part) - {"type"}]
@@ -108,15 +108,15 @@ def _in_junctor(document: Any, field: str) -> list[Cause]:
         return [invalid(field, document, "must be a schema object")]
     given = [name for name in _NOT_IN_JUNCTORS if document.get(name)]
     causes = [forbidden(f"{field}.{name}", "must be empty to be structural") for name in given]
-    for name, part in _parts(document):
+    for name, part in _nested_schemas(document):
         causes += _in_junctor(part, f"{field}.{name}") if name != "additionalProperties" else []
-    return causes + _junctors(document, field)
+    return causes + _junctor_faults(document, field)
 
 
-def _defaults(document: Document, field: str) -> list[Cause]:
+def _default_faults(document: Document, field: str) -> list[Cause]:
     """Return the faults of default values, which must be valid themselves."""
     causes: list[Cause] = []
-    for name, part in _parts(document):
+    for name, part in _nested_schemas(document):
         where = f"{field}.{name}"
         if not isinstance(part, dict):
             continue
@@ -126,5 +126,5 @@ def _defaults(document: Document, field: str) -> list[Cause]:
                 causes.append(invalid(f"{where}.default", part["default"], "must not have unknown fields"))
             faults = validate(schema, part["default"])
             causes += [Cause(fault.reason, f"{where}.default", fault.message) for fault in faults]
-        causes += _defaults(part, where)
+        causes += _default_faults(part, where)
     return causes

@@ -78,7 +78,7 @@ class EngineRuntime:
 
     async def ensure_image(self, pod: Manifest, container: Mapping[str, Any], attempt: int, say: Say) -> None:
         owner = f"{pods.uid(pod)}/{container['name']}/{attempt}"
-        auths = await self._auths(pod)
+        auths = await self._registry_credentials(pod)
         try:
             image = container.get("image") or ""
             found = await self._images.ensure(image, pull_policy(container), owner, auths, say)
@@ -124,10 +124,10 @@ class EngineRuntime:
             memory_limit_bytes=pods.container_limit(spec).memory_bytes,
             tty=bool(spec.get("tty")),
             stdin=bool(spec.get("stdin")),
-            engine=self._container(engine_name(prepared), body),
+            engine=self._engine_container(engine_name(prepared), body),
         )
 
-    def _container(self, name: str, body: dict[str, Any]) -> EngineContainer:
+    def _engine_container(self, name: str, body: dict[str, Any]) -> EngineContainer:
         create = f"{self.engine.api}/containers/create"
         if self.engine.name == "podman" and "DeviceRequests" in body["HostConfig"]:
             create, body = libpod.CREATE, libpod.specification(name, body)
@@ -156,7 +156,7 @@ class EngineRuntime:
     async def stop(self) -> None:
         await self._images.stop()
 
-    async def _auths(self, pod: Manifest) -> dict[str, Mapping[str, Any]]:
+    async def _registry_credentials(self, pod: Manifest) -> dict[str, Mapping[str, Any]]:
         """Return credentials by registry: those of the user's `docker login`, and the Pod's imagePullSecrets over
         them."""
         found = _auths_in(_own_login())
@@ -178,12 +178,12 @@ def container_body(prepared: Prepared, labels: Mapping[str, str], oom_score: int
     stdin, tty = bool(spec.get("stdin")), bool(spec.get("tty"))
     host: dict[str, Any] = {
         "NetworkMode": _network_mode(prepared),
-        "Mounts": [*_mounts(prepared), _message_mount(prepared)],
+        "Mounts": [*_mount_bodies(prepared), _message_mount(prepared)],
         "LogConfig": {"Type": "none"},
         "RestartPolicy": {"Name": "no"},
         "CpuShares": max(2, request.cpu_millis * 1024 // 1000) if request.cpu_millis else 0,
         "GroupAdd": [str(group) for group in admission.supplemental_groups(pod)],
-        **_security(pod, spec),
+        **_security_settings(pod, spec),
     }
     for field, mode in (("hostPID", "PidMode"), ("hostIPC", "IpcMode")):
         if pod["spec"].get(field):
@@ -241,15 +241,15 @@ def _network_mode(prepared: Prepared) -> str:
     return "none" if prepared.is_isolated else "host"
 
 
-def _mounts(prepared: Prepared) -> list[dict[str, Any]]:
+def _mount_bodies(prepared: Prepared) -> list[dict[str, Any]]:
     found = []
     for mount in (prepared.namespace or {}).get("mounts") or ():
-        source = _source(Path(mount["source"]), str(mount.get("sub_path") or ""))
+        source = _mount_source(Path(mount["source"]), str(mount.get("sub_path") or ""))
         found.append(_bind(source, str(mount["target"]), read_only=bool(mount["read_only"])))
     return found
 
 
-def _source(volume: Path, sub_path: str) -> Path:
+def _mount_source(volume: Path, sub_path: str) -> Path:
     """Return the real folder or file of a mount. Raises ConfigError if a symlink leads out of the volume."""
     root = volume.resolve()
     if not sub_path:
@@ -271,7 +271,7 @@ def _bind(source: Path, target: str, *, read_only: bool) -> dict[str, Any]:
     return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}
 
 
-def _security(pod: Manifest, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _security_settings(pod: Manifest, spec: Mapping[str, Any]) -> dict[str, Any]:
     context = spec.get("securityContext") or {}
     capabilities = context.get("capabilities") or {}
     # Without this option SELinux would deny containers the mounted folders, and their labels belong to the machine.
@@ -281,15 +281,15 @@ def _security(pod: Manifest, spec: Mapping[str, Any]) -> dict[str, Any]:
     if (admission.effective(pod, spec, "seccompProfile") or {}) == {"type": "Unconfined"}:
         options.append("seccomp=unconfined")
     return {
-        "CapAdd": _names(capabilities.get("add")),
-        "CapDrop": _names(capabilities.get("drop")),
+        "CapAdd": _capability_names(capabilities.get("add")),
+        "CapDrop": _capability_names(capabilities.get("drop")),
         "ReadonlyRootfs": bool(context.get("readOnlyRootFilesystem")),
         "SecurityOpt": options,
         "Privileged": bool(context.get("privileged")),
     }
 
 
-def _names(capabilities: Sequence[str] | None) -> list[str]:
+def _capability_names(capabilities: Sequence[str] | None) -> list[str]:
     return [str(name).removeprefix("CAP_") for name in capabilities or ()]
 
 

@@ -66,7 +66,7 @@ def access(
     """Return how this engine gives GPUs to containers; `info` is the engine's own description."""
     known = tuple(identifiers)
     names = cdi_names(folders)
-    takes_names = info.get("CDISpecDirs") if engine == "docker" else _numbers(version) >= PODMAN_WITH_CDI
+    takes_names = info.get("CDISpecDirs") if engine == "docker" else _version_numbers(version) >= PODMAN_WITH_CDI
     if names and takes_names:
         return GpuAccess(known, names)
     if engine == "docker" and "nvidia" in (info.get("Runtimes") or {}):
@@ -93,5 +93,5 @@ def cdi_names(folders: Sequence[Path] = CDI_FOLDERS) -> frozenset[str]:
     return frozenset(found)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("-")[0].split(".")[:2] if part.isdigit())

@@ -42,17 +42,19 @@ def specification(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         "name": name,
         "env": dict(entry.split("=", 1) for entry in rest.pop("Env")),
         "mounts": [_mount(mount) for mount in host.pop("Mounts")],
-        "netns": _namespace(host.pop("NetworkMode")),
+        "netns": _namespace_document(host.pop("NetworkMode")),
         "log_configuration": {"driver": host.pop("LogConfig")["Type"]},
         "devices": [{"path": path} for request in host.pop("DeviceRequests", ()) for path in request["DeviceIDs"]],
-        "resource_limits": _limits(host),
-        **_security(host.pop("SecurityOpt")),
+        "resource_limits": _take_limits(host),
+        **_security_document(host.pop("SecurityOpt")),
     }
     for field in _OF_PODMAN:
         (rest if field in rest else host).pop(field, None)
     made |= {_SAME[field]: value for field, value in rest.items()}
     for field, value in host.items():
-        made |= {_NAMESPACES[field]: _namespace(value)} if field in _NAMESPACES else {_SAME_OF_HOST[field]: value}
+        made |= (
+            {_NAMESPACES[field]: _namespace_document(value)} if field in _NAMESPACES else {_SAME_OF_HOST[field]: value}
+        )
     return made
 
 
@@ -61,12 +63,12 @@ def _mount(mount: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": mount["Type"], "source": mount["Source"], "destination": mount["Target"], "options": options}
 
 
-def _namespace(mode: str) -> dict[str, str]:
+def _namespace_document(mode: str) -> dict[str, str]:
     kind, _, path = mode.partition(":")
     return {"nsmode": "path", "value": path} if kind == "ns" else {"nsmode": mode}
 
 
-def _limits(host: dict[str, Any]) -> dict[str, Any]:
+def _take_limits(host: dict[str, Any]) -> dict[str, Any]:
     """Remove the limits from a request in Docker's format; return those of the container's control groups."""
     cpu = {"shares": "CpuShares", "quota": "CpuQuota", "period": "CpuPeriod"}
     memory = {"limit": "Memory", "swap": "MemorySwap"}
@@ -78,7 +80,7 @@ def _limits(host: dict[str, Any]) -> dict[str, Any]:
     return {group: limits for group, limits in found.items() if limits}
 
 
-def _security(options: list[str]) -> dict[str, Any]:
+def _security_document(options: list[str]) -> dict[str, Any]:
     words: dict[str, dict[str, Any]] = {
         "label=disable": {"selinux_opts": ["disable"]},
         "no-new-privileges": {"no_new_privileges": True},

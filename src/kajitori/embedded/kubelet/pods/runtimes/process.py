@@ -78,7 +78,7 @@ class ProcessRuntime:
         return Launch(
             argv=program.argv if program is not None else environments.command_line(spec, prepared.environment),
             environment=environment,
-            working_dir=prepared.working_dir or _home(environment),
+            working_dir=prepared.working_dir or _working_directory(environment),
             log_path=prepared.log_path,
             log_max_bytes=self._settings.log_max_bytes,
             log_max_files=self._settings.log_max_files,
@@ -123,7 +123,7 @@ def oom_score(pod: Manifest, spec: Mapping[str, Any], node_bytes: int) -> int | 
     return min(max(3, 1000 - 1000 * asked // max(1, node_bytes)), 999)
 
 
-def _home(environment: Mapping[str, str]) -> str:
+def _working_directory(environment: Mapping[str, str]) -> str:
     home = environment.get("HOME", "/")
     return home if Path(home).is_dir() else "/"
 
