@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from fastapi import APIRouter, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from kajitori.errors import NotFound
@@ -28,6 +29,10 @@ BUILT = Path(__file__).parent.parent / "web_page"
 
 NONCE = "KAJITORI_STYLE_NONCE"
 """Placeholder in the document for the nonce of its style elements."""
+COLOURS_COOKIE = "kaji-colours"
+"""Cookie with the colours that a person chose, `light` or `dark`. The page sets it (web/src/app/colours.ts)."""
+SYSTEM_COLOURS = b'content="light dark"'
+"""What the document says of its colours if a person chose none."""
 PAGES = (
     "/runs",
     "/start",
@@ -62,14 +67,14 @@ class BuiltFile:
     tag: str
 
 
-async def page() -> Response:
+async def page(request: HTTPConnection) -> Response:
     """Answer with the page, which finds in its address what to show."""
-    return _document(await _files())
+    return _document(await _files(), request.cookies.get(COLOURS_COOKIE, ""))
 
 
-async def missing_page() -> Response:
+async def missing_page(request: HTTPConnection) -> Response:
     """Answer with the page for an address that it does not have, which it says."""
-    answer = await page()
+    answer = await page(request)
     answer.status_code = 404 if answer.status_code == 200 else answer.status_code
     return answer
 
@@ -90,10 +95,14 @@ async def asset(request: Request, name: str) -> Response:
     return _answer(request, (await _files()).get(f"assets/{name}"), f"max-age={365 * DAY_SECONDS}, immutable")
 
 
-def _document(files: Mapping[str, BuiltFile]) -> Response:
+def _document(files: Mapping[str, BuiltFile], colours: str) -> Response:
+    """Answer with the page. `colours` is the person's choice; the browser paints with them before the page's scripts
+    have arrived."""
     found = files.get("index.html")
     nonce = secrets.token_urlsafe(16)
     text = found.plain.replace(NONCE.encode(), nonce.encode()) if found is not None else _NOT_BUILT
+    if colours in ("light", "dark"):
+        text = text.replace(SYSTEM_COLOURS, f'content="{colours}"'.encode())
     headers = {
         "Cache-Control": "no-store",
         "Content-Security-Policy": content_policy(nonce),

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 
 def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) -> None:
-    """The pages are those that the rail names, and the tabs of a run; the menu of columns and the list of keys, too."""
+    """The pages are those that the rail names, and the tabs of a run; the menu of columns and the list of keys, too.
+    The run's page then has the dark colours that the person chose, from the first paint on."""
     run(cluster, "axe", "sleep", "1000")
     page.get_by_role("link", name="axe").wait_for()
     assert_accessible(page)
@@ -40,3 +41,13 @@ def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) 
     for tab in page.get_by_role("tab").all():
         tab.click()
         assert_accessible(page, "main")
+    page.get_by_role("button", name="Colours").click()
+    assert_accessible(page, "[role=menu]")
+    page.get_by_role("menuitemradio", name="Dark").click()
+    page.get_by_role("menu").wait_for(state="detached")
+    is_dark = "() => getComputedStyle(document.body).backgroundColor === 'rgb(20, 24, 28)'"
+    page.wait_for_function(is_dark)
+    page.reload(wait_until="commit")
+    assert page.locator("meta[name=color-scheme]").get_attribute("content") == "dark"
+    page.wait_for_function(is_dark)
+    assert_accessible(page)

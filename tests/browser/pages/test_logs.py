@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 import pytest
 from tests.browser.pages.accessibility import assert_accessible
-from tests.browser.pages.steps import open_address, run
+from tests.browser.pages.steps import link, open_address, run, visit
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:
@@ -96,6 +97,53 @@ def test_a_long_log_is_searched_and_scrolled(cluster: KajiUp, page: Page) -> Non
     page.wait_for_url(re.compile(r"\?rank=1$"))
     page.goto("about:blank")
     assert cluster.kaji("rm", "-f", "long").returncode == 0
+
+
+def test_a_link_to_a_line_of_a_log_opens_there(cluster: KajiUp, page: Page) -> None:
+    """Also once the run is removed, and another one has its name. A search stands in the address, too."""
+    small = (
+        "--name",
+        "linked",
+        "--cpus",
+        "0.1",
+        "-m",
+        "64m",
+        "python:3",
+        "python3",
+        "-c",
+        "for i in range(3000): print(f'step {i}')",
+    )
+    assert cluster.kaji("run", "-q", *small).returncode == 0
+    open_address(page, "/runs/default/linked")
+    log = page.get_by_role("log")
+    field = page.get_by_label("Search", exact=True)
+    field.fill("step 1700")
+    field.press("Enter")
+    page.get_by_role("status").get_by_text("1 line").wait_for()
+    field.press("Enter")
+    log.locator(".hit").get_by_text("step 1700").wait_for()
+    page.wait_for_url(re.compile(r"line=0%401%2C20.*search=step\+1700|search=step\+1700&line=0%401%2C20"))
+    line = log.locator(".line", has_text="step 1702")
+    line.hover()
+    line.locator(".place").click()
+    page.get_by_role("status").get_by_text(re.compile("^Link to the line copied|^The address of the page")).wait_for()
+    log.locator(".hit").get_by_text("step 1702").wait_for()
+    address = line.locator(".place").get_attribute("href")
+    assert address is not None
+    page.get_by_role("button", name="Copy link to the marked line").wait_for()
+    assert_accessible(page, "main")
+    page.goto("about:blank")
+    assert cluster.kaji("rm", "linked").returncode == 0
+    run(cluster, "linked", "sleep", "1000")
+    visit(page, urljoin(link(cluster), address))
+    page.get_by_text("Removed from the cluster").wait_for()
+    log.locator(".hit").get_by_text("step 1702").wait_for()
+    log.locator("mark").get_by_text("step 1700").wait_for()
+    assert field.input_value() == "step 1700"
+    page.get_by_role("tab", name="Attempts").click()
+    page.get_by_role("table", name="Attempts").wait_for()
+    page.goto("about:blank")
+    assert cluster.kaji("rm", "-f", "linked").returncode == 0
 
 
 def test_a_traceback_is_folded_and_an_address_is_a_link(cluster: KajiUp, page: Page) -> None:

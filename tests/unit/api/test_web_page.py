@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,25 @@ async def test_all_addresses_of_the_page_are_one_document(world: World, built: P
         assert rules == OTHER_RULES
         numbers.add(found[1])
     assert len(numbers) == 3
+
+
+@pytest.mark.parametrize(
+    ("cookie", "expected"),
+    [
+        ("", "light dark"),
+        ("kaji-colours=dark", "dark"),
+        ("a=b; kaji-colours=light", "light"),
+        ("kaji-colours=x", "light dark"),
+    ],
+)
+async def test_the_first_paint_has_the_colours_that_the_person_chose(
+    world: World, built: Path, cookie: str, expected: str
+) -> None:
+    """The document says so, since a script that the browser runs first would have to stand in it."""
+    shutil.copy(Path(__file__).parents[3] / "web" / "index.html", built / "index.html")
+    for path in ("/runs", "/nowhere"):
+        answer = await world.http.get(path, headers={"Accept": "text/html", "Cookie": cookie})
+        assert f'<meta name="color-scheme" content="{expected}" />' in answer.text
 
 
 async def test_a_browser_gets_the_page_at_an_address_that_does_not_exist(world: World, built: Path) -> None:

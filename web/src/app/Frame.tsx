@@ -7,6 +7,7 @@ import { signOut, whoAmI } from "../api/signIn";
 import { useMyTeams } from "../runs/useMyTeams";
 import { SearchButton } from "../search/SearchButton";
 import { useCopiedTimes } from "../words/useCopiedTimes";
+import { ColourChoice } from "./ColourChoice";
 import { KeysDialog } from "./KeysDialog";
 import { PAGES, Rail } from "./Rail";
 
@@ -61,6 +62,7 @@ function TopBar() {
       <Typography component={Link} to="/mine" noWrap dir="auto" sx={{ color: "text.primary", maxWidth: { xs: "24vw", sm: "30vw" } }} title={`Mine: ${who.data?.user}`}>
         {who.data?.user}
       </Typography>
+      <ColourChoice />
       <Button size="small" onClick={() => void signOut()} sx={{ flex: "none" }}>
         Sign out
       </Button>

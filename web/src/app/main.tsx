@@ -2,13 +2,13 @@ import createCache from "@emotion/cache";
 import { CacheProvider } from "@emotion/react";
 import CssBaseline from "@mui/material/CssBaseline";
 import { ThemeProvider } from "@mui/material/styles";
-import useMediaQuery from "@mui/material/useMediaQuery";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode, useMemo } from "react";
 import { createRoot } from "react-dom/client";
 import { Refused } from "../api/client";
 import { onDoubtfulSession } from "../api/session";
 import { hasLink, useLink } from "../api/signIn";
+import { useColours } from "./colours";
 import { NotLoaded } from "./parts";
 import { Session } from "./Session";
 import { themeOf } from "./theme";
@@ -29,8 +29,8 @@ const queries = new QueryClient({
 onDoubtfulSession(() => void queries.invalidateQueries({ queryKey: ["whoami"] }, { cancelRefetch: false }));
 
 function App({ refusal }: { refusal: string }) {
-  const dark = useMediaQuery("(prefers-color-scheme: dark)");
-  const theme = useMemo(() => themeOf(dark ? "dark" : "light"), [dark]);
+  const mode = useColours();
+  const theme = useMemo(() => themeOf(mode), [mode]);
   return (
     <CacheProvider value={styles}>
       <ThemeProvider theme={theme}>

@@ -9,6 +9,7 @@ import { MONOSPACE } from "../app/theme";
 import { useRoomBelow } from "../beside/scrolling";
 import { LogFeed, type Hit } from "./feed";
 import { folded } from "./folds";
+import { LineLink } from "./LineLink";
 import { LogLine } from "./LogLine";
 import { rankColour } from "./LogText";
 import type { Row } from "./rows";
@@ -39,10 +40,14 @@ interface Properties {
   found: LogSearch;
   /** The part to show; null: the end of the log, as it grows. */
   place: Place | null;
+  /** Show another part, or the end, and note it in the page's address. */
+  goTo: (place: Place | null) => void;
+  /** Return the address that shows a line. */
+  addressOf: (line: Hit) => string;
 }
 
 /** Logs in one column: of one rank, or of several by time. It follows their ends until the person scrolls up. */
-export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place }: Properties) {
+export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place, goTo, addressOf }: Properties) {
   const dark = useTheme().palette.mode === "dark";
   const key = sources.map(keyOf).join();
   // A run that ends meanwhile ends the stream: what is on the page stays.
@@ -56,6 +61,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place 
   const [seen, setSeen] = useState(0);
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const [marked, setMarked] = useState(0);
+  const [told, setTold] = useState("");
   const needle = useMemo(() => (found.isRegex ? null : { text: found.text, matchesCase: found.matchesCase }), [found.isRegex, found.text, found.matchesCase]);
   // The server alone knows what an expression matches, so its lines are marked as a whole.
   const matching = useMemo(() => new Set(found.isRegex ? found.hits.map(lineOf) : []), [found.isRegex, found.hits]);
@@ -78,6 +84,9 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place 
   useEffect(() => {
     if (!place) return;
     setFollows(false);
+    // Nothing moves under the pointer that has copied the link to a line.
+    if ("hit" in place && !place.hit.cursor && state.rows.some((row) => row.key === marked && isOf(row, place.hit))) return;
+    setTold("");
     if ("hit" in place) {
       pending.current = place.hit;
       if (!state.rows.some((row) => isOf(row, place.hit))) feed.toHit(place.hit);
@@ -100,7 +109,11 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place 
       lines.scrollToOffset(0);
     } else if (hit) {
       const row = state.rows.find((each) => isOf(each, hit));
-      if (!row) return;
+      if (!row) {
+        if (state.isLoading || state.error) return;
+        pending.current = null;
+        return setTold("The line that was asked for is not in this log any more. ");
+      }
       const index = items.findIndex((item) => item.row.key === row.key);
       const fold = index < 0 || items[index]?.fold ? items.find((item) => item.fold?.rows.some(({ key }) => key === row.key))?.fold : undefined;
       if (fold) return setOpen((held) => new Set(held).add(fold.key));
@@ -155,7 +168,18 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place 
     if (box.scrollTop < READ_AHEAD_PX && !state.isAtBeginning) void feed.older();
     if (left < READ_AHEAD_PX && !state.isAtEnd) void feed.newer();
   };
+  const copyLink = async (row: Row) => {
+    const hit = { ...row, cursor: "" };
+    setMarked(row.key);
+    goTo({ hit });
+    // Over plain HTTP from another machine, a page may not write to the clipboard: the address of the page is the link then.
+    const isDone = await navigator.clipboard?.writeText(new URL(addressOf(hit), window.location.href).href).then(() => true, () => false);
+    setTold(isDone ? "Link to the line copied. " : "The address of the page leads to this line now. ");
+  };
   const toEnd = () => {
+    if (place) goTo(null);
+    pending.current = null;
+    setTold("");
     setFollows(true);
     if (state.isAtEnd) lines.scrollToIndex(items.length - 1, { align: "end" });
     else feed.toEnd();
@@ -167,6 +191,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place 
       return next;
     });
   const unread = state.received - seen;
+  const markedRow = marked ? state.rows.find(({ key }) => key === marked) : undefined;
   const showsRank = sources.length > 1;
   const showsAttempt = sources.some(({ attempt }) => attempt !== sources[0]?.attempt);
   const label = sources.length === 1 && sources[0] ? `Log of ${wordsOf(sources[0])}` : `Logs of ${sources.length} members, by time`;
@@ -200,6 +225,9 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place 
           "& .text": { unicodeBidi: "plaintext", textAlign: "left", whiteSpace: wraps ? "pre-wrap" : "pre", overflowWrap: wraps ? "anywhere" : "normal", minWidth: 0 },
           "& .time": { color: "text.secondary", flex: "none", userSelect: "none" },
           "& .rank": { flex: "none", userSelect: "none" },
+          "& .place": { flex: "none", width: 10, mr: -2, userSelect: "none", textDecoration: "none", color: "transparent" },
+          "& .line:hover .place, & .hit .place": { color: "text.secondary" },
+          "@media (hover: none)": { "& .place": { color: "text.secondary" } },
           "& .note": { color: "text.secondary", fontStyle: "italic" },
           "& .hit": { bgcolor: "action.selected" },
           "& mark, & .match": { bgcolor: dark ? "#6b5300" : "#ffe08a", color: "inherit", borderRadius: "2px" },
@@ -226,6 +254,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place 
                 className={row.key === marked ? "line hit" : matching.has(lineOf(row)) ? "line match" : "line"}
                 style={{ transform: `translateY(${line.start}px)` }}
               >
+                <LineLink row={row.time && !item.fold ? row : null} addressOf={addressOf} copy={copyLink} />
                 {hasTimes && (
                   <span className="time" title={row.time && EXACT.format(new Date(row.time))}>
                     {row.time ? TIMES.format(new Date(row.time)) : "            "}
@@ -248,14 +277,20 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place 
         </Button>
       )}
       <Typography color="textSecondary" sx={{ fontSize: 12.5, minHeight: 24, pt: 0.5 }}>
-        {told(state.rows, state.isAtBeginning)}
+        <span role="status">{told}</span>
+        {extentWords(state.rows, state.isAtBeginning)}
+        {markedRow?.time && (
+          <Button size="small" onClick={() => void copyLink(markedRow)} sx={{ ml: 2, py: 0, fontSize: 12.5 }}>
+            Copy link to the marked line
+          </Button>
+        )}
       </Typography>
     </Box>
   );
 }
 
 /** Say how much of the log is on the page. */
-function told(rows: readonly Row[], isAtBeginning: boolean): string {
+function extentWords(rows: readonly Row[], isAtBeginning: boolean): string {
   const count = rows.length === 1 ? "1 line" : `${rows.length.toLocaleString()} lines`;
   const time = rows.find((row) => row.time)?.time;
   if (isAtBeginning || !time) return rows.length ? count : "";

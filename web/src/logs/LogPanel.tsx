@@ -1,9 +1,11 @@
 import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
-import { useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import { useAddress, withValues } from "../address/useAddress";
 import type { Run } from "../api/client";
+import { pageOf } from "../run/AfterRuns";
 import { isFinal } from "../run/status";
+import { lineText, linkTo, parseLine, wantedIn, withWanted } from "./lineAddress";
 import { LogPane, type Place } from "./LogPane";
 import { LogTools, type LogOptions } from "./LogTools";
 import { keyOf, parseSources, textOf, wordsOf, type Source } from "./sources";
@@ -19,21 +21,29 @@ const OPTIONS_KEY = "kaji-log-options";
 export function LogPanel({ run, rank }: { run: Run; rank: number }) {
   const [parameters, changeAddress] = useAddress();
   const [options, setOptions] = useState(readOptions);
-  const [place, setPlace] = useState<Place | null>(null);
+  const [place, setPlace] = useState<Place | null>(() => placeOfLine(parameters.get("line")));
   const [hit, setHit] = useState(-1);
   const field = useRef<HTMLInputElement>(null);
   const text = parameters.get("logs") ?? `${rank}`;
   const sources = useMemo(() => parseSources(text) ?? [{ rank, attempt: null }], [text, rank]);
   const path = `/v1/runs/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}/logs`;
+  const asked = useMemo(() => wantedIn(parameters), [parameters.get("search"), parameters.get("regex"), parameters.get("case")]);
   const [found, search] = useLogSearch(path, sources);
+  useEffect(() => {
+    setHit(-1);
+    search(asked);
+  }, [search, asked]);
   const beside = parameters.get("beside") === "1" && sources.length > 1;
   const panes = beside ? sources.slice(0, MOST_BESIDE).map((source) => [source]) : [sources];
 
   const change = (chosen: readonly Source[], isBeside: boolean) => {
     const logs = textOf(chosen).replaceAll(" ", "");
-    search(PLAIN);
     setPlace(null);
-    changeAddress((newest) => withValues(newest, { rank: "", logs, beside: isBeside && chosen.length > 1 ? "1" : "" }));
+    changeAddress((newest) => withWanted(withValues(newest, { rank: "", line: "", logs, beside: isBeside && chosen.length > 1 ? "1" : "" }), PLAIN));
+  };
+  const goTo = (next: Place | null) => {
+    setPlace(next);
+    changeAddress((newest) => withValues(newest, { line: next && "hit" in next ? lineText(next.hit) : "" }));
   };
   const toHit = (step: 1 | -1) => {
     const count = found.hits.length;
@@ -42,7 +52,7 @@ export function LogPanel({ run, rank }: { run: Run; rank: number }) {
     const next = hit < 0 ? count - 1 : (hit + step + count) % count;
     const chosen = found.hits[next];
     setHit(next);
-    if (chosen) setPlace({ hit: chosen });
+    if (chosen) goTo({ hit: chosen });
   };
   const press = (event: KeyboardEvent) => {
     if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -65,14 +75,12 @@ export function LogPanel({ run, rank }: { run: Run; rank: number }) {
           localStorage.setItem(OPTIONS_KEY, JSON.stringify(next));
         }}
         field={field}
+        asked={asked}
         found={found}
         hit={hit}
-        search={(wanted) => {
-          setHit(-1);
-          search(wanted);
-        }}
+        search={(wanted) => changeAddress((newest) => withWanted(newest, wanted))}
         toHit={toHit}
-        goTo={setPlace}
+        goTo={goTo}
       />
       <Box sx={{ display: "grid", gap: 3, gridTemplateColumns: `repeat(auto-fit, minmax(min(100%, ${beside ? LEAST_BESIDE_PX : 0}px), 1fr))` }}>
         {panes.map((shown) => (
@@ -86,6 +94,8 @@ export function LogPanel({ run, rank }: { run: Run; rank: number }) {
               hasTimes={options.hasTimes}
               found={found}
               place={placeIn(place, shown, beside)}
+              goTo={goTo}
+              addressOf={(of) => `${pageOf(run)}?${linkTo(of, run.uid, textOf(sources).replaceAll(" ", ""), parameters)}`}
             />
           </Box>
         ))}
@@ -95,6 +105,11 @@ export function LogPanel({ run, rank }: { run: Run; rank: number }) {
       )}
     </Box>
   );
+}
+
+function placeOfLine(line: string | null): Place | null {
+  const hit = parseLine(line);
+  return hit && { hit };
 }
 
 /** Return the place to show in a pane: a line that was found is shown where its log is. */

@@ -11,6 +11,8 @@ import { PLAIN, type LogSearch, type Wanted } from "./useLogSearch";
 
 interface Properties {
   field: RefObject<HTMLInputElement | null>;
+  /** The search in the page's address. */
+  asked: Wanted;
   found: LogSearch;
   /** Place of the shown line among those that were found; -1: none is shown. */
   hit: number;
@@ -19,8 +21,8 @@ interface Properties {
 }
 
 /** Searches for a text or a regular expression, and goes through the lines that were found. */
-export function LogSearchField({ field, found, hit, search, toHit }: Properties) {
-  const [wanted, setWanted] = useState(PLAIN);
+export function LogSearchField({ field, asked, found, hit, search, toHit }: Properties) {
+  const [wanted, setWanted] = useState(asked);
   const isAsked = wanted.text === found.text && wanted.isRegex === found.isRegex && wanted.matchesCase === found.matchesCase;
   const choose = (part: Partial<Wanted>) => {
     const next = { ...wanted, ...part };

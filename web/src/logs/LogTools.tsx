@@ -26,6 +26,8 @@ interface Properties {
   options: LogOptions;
   setOptions: (options: LogOptions) => void;
   field: RefObject<HTMLInputElement | null>;
+  /** The search in the page's address. */
+  asked: Wanted;
   found: LogSearch;
   /** Place of the shown line among those that were found; -1: none is shown. */
   hit: number;
@@ -40,7 +42,7 @@ const HEIGHT_PX = 37;
 const TOGGLE = { height: HEIGHT_PX, color: "text.primary", textTransform: "none" } as const;
 
 /** The controls of the logs: which logs, how they are shown, and the search. */
-export function LogTools({ run, path, sources, beside, change, options, setOptions, field, found, hit, search, toHit, goTo }: Properties) {
+export function LogTools({ run, path, sources, beside, change, options, setOptions, field, asked, found, hit, search, toHit, goTo }: Properties) {
   const [draft, setDraft] = useState(textOf(sources));
   const [place, setPlace] = useState("");
   const [menu, setMenu] = useState<HTMLElement | null>(null);
@@ -93,7 +95,7 @@ export function LogTools({ run, path, sources, beside, change, options, setOptio
           Side by side
         </ToggleButton>
       )}
-      <LogSearchField field={field} found={found} hit={hit} search={search} toHit={toHit} />
+      <LogSearchField field={field} asked={asked} found={found} hit={hit} search={search} toHit={toHit} />
       <Box sx={{ flex: 1 }} />
       <TextField
         size="small"

@@ -26,6 +26,7 @@ export interface Hit {
   time: string;
   /** Its number among consecutive lines with this time, from 1. */
   nth: number;
+  /** Its position; empty if it is not known. */
   cursor: string;
 }
 
@@ -153,7 +154,9 @@ export class LogFeed {
 
   private async around(source: Source, hit: Hit): Promise<LogWindow | null> {
     const isItsLog = source.rank === hit.rank && (source.attempt === null || source.attempt === hit.attempt);
-    return this.window(isItsLog ? { ...source, attempt: null } : source, isItsLog ? { at: hit.cursor } : { since: hit.time });
+    if (isItsLog && hit.cursor) return this.window({ ...source, attempt: null }, { at: hit.cursor });
+    // The server's times have six digits.
+    return this.window(isItsLog ? { ...source, attempt: hit.attempt } : source, { since: hit.time.replace(/(\.\d{6})\d+Z$/, "$1Z") });
   }
 
   /** Return a part of a log. A position names its attempt. */

@@ -18,8 +18,26 @@ interface Properties {
 }
 
 /** Why a run waits, what exactly has to happen before it starts, and who holds what it needs. */
-export function WhyWaiting({ found, id, now, addressOf }: Properties) {
-  const { place, toFree, kept, asks = [], sooner = [], behind = [], blocked = [], held = [], controller } = found;
+export function WhyWaiting(properties: Properties) {
+  const { place, controller, message } = properties.found;
+  return (
+    <>
+      <Typography sx={{ overflowWrap: "anywhere" }}>{sentence(message)}</Typography>
+      {controller && <Typography color="warning">{sentence(controller.says)}</Typography>}
+      <WhatHasToHappen {...properties} />
+      {place && (
+        <Typography color="textSecondary" sx={{ my: 2 }}>
+          Place {place.position} of {place.of}
+          {place.overdue && ", first because it has waited longest"}
+        </Typography>
+      )}
+    </>
+  );
+}
+
+/** What exactly has to happen before a run starts, and who holds what it needs. */
+export function WhatHasToHappen({ found, id, now, addressOf }: Properties) {
+  const { toFree, kept, asks = [], sooner = [], behind = [], blocked = [], held = [], controller } = found;
   const linked = (key: string) => (
     <li key={key}>
       <Link to={addressOf(key)}>{key}</Link>
@@ -27,8 +45,6 @@ export function WhyWaiting({ found, id, now, addressOf }: Properties) {
   );
   return (
     <>
-      <Typography sx={{ overflowWrap: "anywhere" }}>{sentence(found.message)}</Typography>
-      {controller && <Typography color="warning">{sentence(controller.says)}</Typography>}
       <Part title="What has to happen" empty={needWords(toFree !== undefined, controller !== undefined)}>
         {(toFree ?? []).map((step) => (
           <li key={`${step.kind} ${step.name}`}>
@@ -78,12 +94,6 @@ export function WhyWaiting({ found, id, now, addressOf }: Properties) {
             </li>
           ))}
         </Part>
-      )}
-      {place && (
-        <Typography color="textSecondary" sx={{ my: 2 }}>
-          Place {place.position} of {place.of}
-          {place.overdue && ", first because it has waited longest"}
-        </Typography>
       )}
     </>
   );

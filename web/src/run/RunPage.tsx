@@ -27,11 +27,13 @@ import { Findings } from "./Findings";
 import { findingOf, phaseOf } from "./status";
 import { useRun } from "./useRun";
 import { When } from "./When";
+import { WhyItWaits } from "./WhyItWaits";
 
-const TABS = ["log", "figures", "members", "attempts", "files", "events", "time", "why", "terminal"] as const;
+const TABS = ["waits", "log", "figures", "members", "attempts", "files", "events", "time", "why", "terminal"] as const;
 type TabName = (typeof TABS)[number];
 
 const TITLES: Record<TabName, string> = {
+  waits: "Why it waits",
   log: "Log",
   figures: "Figures",
   members: "Members",
@@ -66,14 +68,18 @@ interface Properties {
 /** One run: what it is, how it goes, its log, members and events. */
 export function RunPage({ namespace, name, leave, isPart = false, children }: Properties) {
   const [parameters, changeAddress] = useAddress();
-  const run = useRun(namespace, name);
+  const uid = parameters.get("uid") ?? "";
+  const run = useRun(namespace, name, uid);
   const mayEnter = useMayChange()(namespace);
-  const first: TabName = useMayReadLogs()(namespace) ? "log" : "figures";
+  const usual: TabName = useMayReadLogs()(namespace) ? "log" : "figures";
   const head = useRef<HTMLDivElement>(null);
   const rank = numberIn(parameters, "rank");
-  const go = (shown: Readonly<Record<string, string>>) => changeAddress((newest) => withItem(newest, shown), true);
+  const isWaiting = !!run.data && !run.data.isRemoved && phaseOf(run.data) === "Queued";
+  // Addresses without a tab are those of the log; that of a waiting run alone begins with why it waits.
+  const first: TabName = isWaiting && !parameters.has("rank") && !parameters.has("logs") ? "waits" : usual;
+  const go = (shown: Readonly<Record<string, string>>) => changeAddress((newest) => withItem(newest, { ...shown, ...(uid && { uid }) }), true);
   const show = (next: TabName, ofRank: number | null = rank) =>
-    go({ ...(next === first ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
+    go({ ...(next === usual && !isWaiting ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
   const showWhy = () => {
     show("why");
     head.current?.scrollIntoView();
@@ -84,7 +90,7 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
   const view = run.data;
-  const isOffered: Partial<Record<TabName, boolean>> = { log: first === "log", terminal: mayEnter, files: mayEnter && !!view.spec.checkpoint?.path };
+  const isOffered: Partial<Record<TabName, boolean>> = { waits: isWaiting, log: usual === "log", terminal: mayEnter, files: mayEnter && !!view.spec.checkpoint?.path };
   const tabs = TABS.filter((known) => (isOffered[known] ?? true) && !(view.isRemoved && OF_LIVE_RUNS.has(known)));
   const tab = tabs.find((known) => known === parameters.get("tab")) ?? first;
   return (
@@ -118,6 +124,7 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
           <Tab key={known} value={known} label={TITLES[known]} sx={{ minWidth: 72, px: 3 }} />
         ))}
       </Tabs>
+      {tab === "waits" && <WhyItWaits run={view} />}
       {tab === "log" && <LogPanel key={view.uid} run={view} rank={rank ?? 0} />}
       <PartBoundary key={tab} fallback={<Skeleton variant="rectangular" height={320} />}>
         {tab === "figures" && <Figures run={view} rank={rank} />}

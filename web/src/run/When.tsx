@@ -1,6 +1,5 @@
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "react-router";
 import { client, contentOf } from "../api/client";
 import { useExplanation } from "../cluster/room/useRoom";
 import { ahead, unknownWords } from "../queue/words";
@@ -28,7 +27,8 @@ function Start({ run: { namespace, name } }: { run: ShownRun }) {
   return (
     <Typography sx={{ mb: 3 }}>
       {controller && `${sentence(controller.says)} `}
-      {after ? words : <>{words} {place && `Place ${place.position} of ${place.of} in the queue. `}<Link to={`/queue/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>What has to happen first</Link></>}
+      {words}
+      {!after && place && ` Place ${place.position} of ${place.of} in the queue${place.overdue ? ", first because it has waited longest" : ""}.`}
     </Typography>
   );
 }

@@ -84,7 +84,7 @@ def bug_response(error: BaseException) -> Response:
     return problem_response(_problem(500, "Internal", detail, "tell the people who run this server", []))
 
 
-def install(app: FastAPI, missing_page: Callable[[], Awaitable[Response]]) -> None:
+def install(app: FastAPI, missing_page: Callable[[Request], Awaitable[Response]]) -> None:
     """Make the application answer every error with a problem.
 
     `missing_page` returns what a browser shows at an address that does not exist.
@@ -105,7 +105,7 @@ def install(app: FastAPI, missing_page: Callable[[], Awaitable[Response]]) -> No
         detail, hint = str(error.detail), ""
         if status is HTTPStatus.NOT_FOUND:
             if _is_asked_by_a_person(request):
-                return await missing_page()
+                return await missing_page(request)
             detail, hint = f"there is nothing at {show(request.url.path)}", "/openapi.json lists what there is"
         elif status is HTTPStatus.METHOD_NOT_ALLOWED:
             detail = f"{show(request.url.path)} does not support {request.method}"

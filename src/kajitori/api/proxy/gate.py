@@ -201,7 +201,7 @@ class _Request:
     async def _sign_in(self) -> Response:
         """Answer with Kajitori's page, which signs people in and then loads this address again."""
         if self._for_person:
-            return await page()
+            return await page(self._connection)
         hint = "send `Authorization: Bearer …` with your Kubernetes token"
         raise Unauthenticated("the request carries no credentials", hint=hint)
 
