@@ -38,7 +38,20 @@ from kajitori.api.queue import lists as queue_lists
 from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting
 from kajitori.api.requests.middleware import Guard
-from kajitori.api.runs import calls, changes, events, exec, files, labels, lists, members, port_forward, results, update
+from kajitori.api.runs import (
+    calls,
+    changes,
+    events,
+    exec,
+    files,
+    labels,
+    lists,
+    members,
+    notes,
+    port_forward,
+    results,
+    update,
+)
 from kajitori.api.runs import routes as runs
 from kajitori.api.runs.submit import command_line, submission, what_if
 from kajitori.api.start import routes as discovery
@@ -77,6 +90,7 @@ ROUTERS = tuple(
             changes,
             update,
             labels,
+            notes,
             logs,
             log_ranges,
             events,
@@ -144,7 +158,7 @@ _ANSWERS: tuple[type, ...] = (
 _REQUESTS: tuple[type[BaseModel], ...] = (
     RunSpec,
     submission.RunRequest,
-    *(changes.StopRequest, changes.FilesRequest, labels.LabelRequest, update.UpdateRequest),
+    *(changes.StopRequest, changes.FilesRequest, labels.LabelRequest, notes.NoteRequest, update.UpdateRequest),
     idle.KeepRequest,
     secrets.SecretRequest,
     channels.ChannelRequest,

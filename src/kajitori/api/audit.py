@@ -35,6 +35,7 @@ CHANGES = {
     ("POST", "/v1/runs/{namespace}/{name}/keep"): "keep run",
     ("POST", "/v1/runs/{namespace}/{name}/set-files"): "set files of run",
     ("POST", "/v1/runs/{namespace}/{name}/labels"): "label run",
+    ("POST", "/v1/runs/{namespace}/{name}/note"): "write note of run",
     ("POST", "/v1/nodes/{name}/drain"): "drain node",
     ("POST", "/v1/nodes/{name}/uncordon"): "uncordon node",
     ("POST", "/v1/nodes/{name}/healthy"): "declare node healthy",

@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "keep": "Keep runs although their GPUs are idle.",
         "update": "Change runs that wait or run, without starting them again.",
         "label": "Set labels of runs, or remove them.",
+        "note": "Show the note on a run, or write one.",
         "kill": "End runs at once; their checkpoints are kept.",
         "resume": "Start ended runs again, from their checkpoints.",
         "start": "Start ended runs again, and follow one with -a.",

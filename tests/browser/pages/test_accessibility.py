@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) -> None:
     """The pages are those that the rail names, and the tabs of a run; the menu of columns and the list of keys, too.
-    The run's page then has the dark colours that the person chose, from the first paint on."""
+    The page then has the dark colours that the person chose, from the first paint on."""
     run(cluster, "axe", "sleep", "1000")
     page.get_by_role("link", name="axe").wait_for()
     assert_accessible(page)
@@ -50,4 +50,7 @@ def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) 
     page.reload(wait_until="commit")
     assert page.locator("meta[name=color-scheme]").get_attribute("content") == "dark"
     page.wait_for_function(is_dark)
-    assert_accessible(page)
+    page.get_by_role("button", name="Colours").click()
+    page.get_by_role("menuitemradio", name="As the system").click()
+    page.wait_for_function(f"() => !({is_dark})()")
+    assert "kaji-colours" not in {cookie["name"] for cookie in page.context.cookies()}

@@ -175,7 +175,8 @@ def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) 
 
 
 def test_findings_about_a_run_are_shown_and_answered(cluster: KajiUp, page: Page) -> None:
-    """It may be stuck, and its GPUs are idle: in the server's words. The time report names the categories."""
+    """It may be stuck, and its GPUs are idle: in the server's words. The time report names the categories. A note is
+    written beside them, as plain text with links."""
     run(cluster, "found", "sleep", "1000")
 
     def with_findings(route: Route) -> None:
@@ -194,6 +195,15 @@ def test_findings_about_a_run_are_shown_and_answered(cluster: KajiUp, page: Page
     page.route("**/found/keep", keep)
     open_address(page, "/runs/default/found?tab=time")
     page.get_by_text("It may be stuck: no progress for 20m.").wait_for()
+    page.get_by_role("button", name="Write a note").click()
+    page.get_by_role("textbox", name="Note").fill(f"{HOSTILE}\nsee https://wiki.example/a?b=1.")
+    with page.expect_response("**/found/note"):
+        page.get_by_role("button", name="Save").click()
+    note = page.get_by_role("region", name="Note")
+    note.get_by_text(HOSTILE, exact=True).wait_for()
+    assert note.get_by_role("link").get_attribute("href") == "https://wiki.example/a?b=1"
+    note.get_by_text(re.compile("^admin, .* ago$")).wait_for()
+    assert cluster.kaji("note", "found").stdout.startswith(HOSTILE)
     with page.expect_response("**/found/keep"):
         page.get_by_role("alert").filter(has_text="8 GPUs idle").get_by_role("button", name="Keep for a day").click()
     page.get_by_role("row", name=re.compile("^productive|^starting|^queued")).first.wait_for()

@@ -172,6 +172,7 @@ async def test_answers_to_writes_match_the_document(world: World) -> None:
         ("POST", "/v1/runs", {"json": body, "params": {"dryRun": "true"}}, 200),
         ("POST", "/v1/runs", {"json": body}, 201),
         ("POST", "/v1/runs/{namespace}/{name}/stop", {"json": {"grace": "5s"}}, 200),
+        ("POST", "/v1/runs/{namespace}/{name}/note", {"json": {"text": "ok"}}, 200),
         ("DELETE", "/v1/runs/{namespace}/{name}", {}, 202),
         ("POST", "/v1/policy/check", {"content": b"defaults: {}"}, 200),
         ("POST", "/v1/policy/cluster", {"content": b"checkpoint: {kind: none}"}, 200),

@@ -24,6 +24,7 @@ import { CommandLine } from "./CommandLine";
 import { Events } from "./Events";
 import { Facts } from "./Facts";
 import { Findings } from "./Findings";
+import { Note } from "./Note";
 import { findingOf, phaseOf } from "./status";
 import { useRun } from "./useRun";
 import { When } from "./When";
@@ -116,6 +117,7 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
       <When run={view} />
       <Findings run={view} showWhy={showWhy} />
       <Facts run={view} />
+      <Note key={`note ${view.uid}`} run={view} />
       <Box sx={{ my: 4 }}>
         <CommandLine run={view} />
       </Box>

@@ -215,19 +215,32 @@ async def change_run(
     api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject, dict[str, Any]], Patch | None]
 ) -> RunObject:
     """Change a run's spec by compare-and-swap with the caller's credentials. `change` returns the patch, or None."""
+
+    def changed(run: RunObject) -> Patch | None:
+        document = msgspec.json.decode(run.spec)
+        patch = change(run, document if isinstance(document, dict) else {})
+        return None if patch is None else {"spec": patch}
+
+    return await change_object(api, user, namespace, name, changed)
+
+
+async def change_object(
+    api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject], Patch | None]
+) -> RunObject:
+    """Change a Run by compare-and-swap with the caller's credentials. `change` returns the patch, or None."""
     check_name(api, namespace, name)
     for left in range(TRIES - 1, -1, -1):
         try:
             run = await user.client.get(RUNS, name, namespace, type=RunObject)
         except NotFound as error:
             raise no_such_run(api, namespace, name, error) from None
-        document = msgspec.json.decode(run.spec)
-        patch = change(run, document if isinstance(document, dict) else {})
+        patch = change(run)
         if patch is None:
             return run
         meta = {"uid": run.metadata.uid, "resourceVersion": run.metadata.resource_version}
         try:
-            changed = await user.client.patch(RUNS, name, {"metadata": meta, "spec": patch}, namespace)
+            patch = {**patch, "metadata": {**patch.get("metadata", {}), **meta}}
+            changed = await user.client.patch(RUNS, name, patch, namespace)
         except Conflict:
             if not left:
                 raise

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from kajitori.api.views.base import Time, View
+from kajitori.api.views.notes import NoteView
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
@@ -17,6 +18,7 @@ from kajitori.core.gang.sweeps.results import MemberResult
 from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.proxy.addresses import Target
 from kajitori.core.spec.array import parse_array
+from kajitori.core.spec.note import read_note
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import to_document
@@ -63,6 +65,8 @@ class RunView(View):
     """Whether the run is being deleted; its members are ended first."""
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     """Notes of other programs: those that were submitted with the run."""
+    note: NoteView | msgspec.UnsetType = msgspec.UNSET
+    """What people wrote about it; absent if nobody did."""
     programs: list[str] = msgspec.field(default_factory=list)
     """Paths on this server at which browsers find what rank 0 serves at the run's ports; empty if it does not run."""
 
@@ -409,8 +413,14 @@ def run_view(run: RunObject, nodes: str = "") -> RunView:
         gpus=_gpus(run, read_stored(run.spec)),
         deleting=bool(meta.deletion_timestamp),
         annotations={key: text for key, text in meta.annotations.items() if not _is_of_a_system(key)},
+        note=_note(run),
         programs=_programs(run),
     )
+
+
+def _note(run: RunObject) -> NoteView | msgspec.UnsetType:
+    found = read_note(run.metadata.annotations.get(names.ANNOTATION_NOTE, ""))
+    return NoteView(found.text, found.by, found.at) if found is not None else msgspec.UNSET
 
 
 def _programs(run: RunObject) -> list[str]:

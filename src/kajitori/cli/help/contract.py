@@ -52,6 +52,7 @@ CONTRACTS: Mapping[str, Contract] = {
         verb: _changing_verb()
         for verb in ("stop", "park", "keep", "update", "label", "kill", "resume", "start", "restart", "rm", "prune")
     },
+    "note": _changing_verb("RunView"),
     "ps": _reading_verb("items:RunView"),
     "logs": _reading_verb("LogLine"),
     "attach": _verb_without_json(_PROGRAM),

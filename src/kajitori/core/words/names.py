@@ -30,6 +30,8 @@ ANNOTATION_RESTORED = f"{GROUP}/restored-from"
 ANNOTATION_SUBMITTED_AT = f"{GROUP}/submitted-at"
 """On a Run: the time of its submission to the Web API in microseconds. The API server's creation time has seconds
 only."""
+ANNOTATION_NOTE = f"{GROUP}/note"
+"""On a Run: the note that people wrote about it (`core.spec.note`)."""
 ANNOTATION_DELETE_CHECKPOINT = f"{GROUP}/delete-checkpoint"
 """On a Run: `true` if its checkpoint folder is deleted with it, provided that the policy allows this."""
 ANNOTATION_NETWORK = f"{GROUP}/network"

@@ -117,6 +117,7 @@ def _print_overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -
             ("Status", run_words.status_words(view)),
             ("Reason", run_words.reason_words(view)),
             ("Message", str(status.get("message") or "")),
+            ("Note", _describe_note(view)),
             ("After", run_words.after_words(view)),
             ("Progress", stuck),
             ("Created", _ago(run_words.age(view.get("createdAt"), now))),
@@ -139,6 +140,12 @@ def _print_overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -
             ("Asked for", command_line(view.get("spec") or {}, name=view.get("name", "")).text),
         )
     )
+
+
+def _describe_note(view: Mapping[str, Any]) -> str:
+    """Return the note on a run in one line, and its writer; empty without one."""
+    note = view.get("note")
+    return f"{' '.join(note['text'].split())} ({note['by']})" if note else ""
 
 
 def _describe_idle(view: Mapping[str, Any], now: datetime) -> str:
