@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser.pages.accessibility import assert_accessible
-from tests.browser.pages.steps import visit
+from tests.browser.pages.steps import open_address, visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -25,7 +25,7 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page, tmp_path: Path) -> No
     (tmp_path / "left-out.log").write_text("1")
     (tmp_path / ".gitignore").write_text("*.log")
     page.get_by_role("link", name="Start", exact=True).click()  # an empty list of runs has a link "Start a run"
-    page.get_by_label("Image").fill("python:3")
+    page.get_by_role("textbox", name="Image").fill("python:3")
     page.get_by_label("Command").fill("sh -c 'echo $GREETING\ncat *.*; sleep 1000'")
     page.get_by_label("CPUs each").fill("0.1")
     page.get_by_label("Memory each").fill("lots")
@@ -56,7 +56,7 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page, tmp_path: Path) -> No
     code.get_by_text(re.compile("2 files, .*All members start in it")).wait_for()
     assert_accessible(page, "main")
     visit(page, page.url)
-    assert page.get_by_label("Image").input_value() == "python:3"
+    assert page.get_by_role("textbox", name="Image").input_value() == "python:3"
     page.get_by_role("button", name="Start", exact=True).click()
     page.wait_for_url(re.compile("/runs/default/clicked$"))
     page.get_by_role("log").get_by_text("good day", exact=True).wait_for()
@@ -65,6 +65,66 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page, tmp_path: Path) -> No
     page.wait_for_url(re.compile("/start$"))
     page.get_by_text(re.compile("kaji run --namespace default --cpus 0.1 .*--code sha256:")).wait_for()
     assert page.get_by_label("Variables").input_value() == "GREETING=good day"
+
+
+GUARANTEE = {
+    "namespace": "default",
+    "gpuType": "h100",
+    "gpus": {"total": 16, "used": 24},
+    "cpuMillis": None,
+    "memoryBytes": None,
+    "nodes": None,
+}
+
+
+def test_what_a_run_needs_is_chosen_and_a_secret_made_beside_it(page: Page, tmp_path: Path) -> None:
+    """A click adds the line of a volume or secret, another one takes it away. The value of a new secret is in neither
+    the address nor what the browser keeps. The page Mine lists the secret and deletes it."""
+    name, value = f"hub-{secrets.token_hex(4)}", secrets.token_hex(16)
+    page.route("**/v1/gpus", lambda route: route.fulfill(json=route.fetch().json() | {"guarantees": [GUARANTEE]}))
+    page.get_by_role("link", name="Start", exact=True).click()
+    page.get_by_role("textbox", name="Image").fill("python:3")
+    page.get_by_text("default uses 24 h100 GPUs where it is guaranteed 16").wait_for()
+    page.get_by_text("Files, variables").click()
+    volume = page.get_by_role("group", name="Volumes to choose").get_by_role("button").first
+    volume.focus()
+    page.keyboard.press("Enter")
+    line = page.get_by_role("textbox", name="Volumes").input_value()
+    assert volume.get_attribute("aria-pressed") == "true" and re.fullmatch(r"[^:\n]+:/[^:\n]+(:ro)?", line)
+    page.get_by_text(f" -v {line} python:3").wait_for()
+    page.keyboard.press("Enter")
+    assert page.get_by_role("textbox", name="Volumes").input_value() == ""
+    page.get_by_role("button", name="New secret").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("No Name")
+    dialog.get_by_label("Key").fill("TOKEN")
+    dialog.get_by_label("Value", exact=True).fill(value)
+    dialog.get_by_role("button", name="Make it").click()
+    dialog.get_by_text("'No Name'").wait_for()
+    assert_accessible(page, "[role=dialog]")
+    (tmp_path / "ca.crt").write_bytes(b"\xff\x00")
+    dialog.get_by_label("A file with a value").set_input_files(tmp_path / "ca.crt")
+    dialog.get_by_label("Name").fill(name)
+    dialog.get_by_role("button", name="Make it").click()
+    dialog.wait_for(state="detached")
+    assert page.get_by_role("textbox", name="Secrets").input_value() == name
+    page.get_by_text(f" --secret {name} python:3").wait_for()
+    page.get_by_role("group", name="Secrets to choose").get_by_role("button", name=name, pressed=True).wait_for()
+    kept = page.evaluate("JSON.stringify([sessionStorage, localStorage, location.href])")
+    assert name in kept and value not in kept and value not in page.content()
+    assert_accessible(page, "main")
+    open_address(page, "/mine")
+    mine = page.get_by_role("region", name="Secrets")
+    mine.get_by_text("TOKEN, ca.crt").wait_for()
+    page.get_by_role("region", name="Volumes and checkpoints").get_by_role("listitem").first.wait_for()
+    page.get_by_text("24 of 16 h100 GPUs in use; 8 borrowed").wait_for()
+    assert_accessible(page, "main")
+    mine.get_by_role("button", name=f"Delete {name}").click()
+    mine.get_by_role("button", name="Delete it").click()
+    mine.get_by_text("TOKEN, ca.crt").wait_for(state="detached")
+    open_address(page, "/board")
+    page.get_by_role("region", name="Guarantees").get_by_role("row", name="default 16 h100 GPUs 24 0 8").wait_for()
+    assert_accessible(page, "main")
 
 
 JUPYTER_LAB = f"""#!/bin/sh
@@ -115,7 +175,7 @@ def test_a_sweep_is_started_from_the_empty_form(page: Page) -> None:
     page.get_by_role("link", name="Start", exact=True).click()
     page.get_by_role("button", name="Sweep", exact=True).click()
     page.wait_for_url(re.compile(r"/start\?type=sweep$"))
-    page.get_by_label("Image").fill("python:3")
+    page.get_by_role("textbox", name="Image").fill("python:3")
     page.get_by_text("Write the indices of the sweep").wait_for()
     assert page.get_by_role("button", name="Start", exact=True).is_disabled()
     page.get_by_label("Indices").fill("0-x")

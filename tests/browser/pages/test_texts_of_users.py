@@ -260,7 +260,7 @@ def _start(found: HostilePage) -> None:
     page = found.page
     page.route("**/v1/policy", lambda route: route.fulfill(json={"policy": {"templates": {HOSTILE: TEMPLATE}}}))
     found.visit("/start")
-    page.get_by_label("Image").fill("python:3")
+    page.get_by_role("textbox", name="Image").fill("python:3")
     found.look("what policy changes", f"[role=status] p:text('{MADE}')")
     page.get_by_role("button", name="Copy one of my runs").click()
     found.look("my runs", f"[role=menuitem]:text('{MADE}')")

@@ -93,7 +93,7 @@ async def test_a_form_outlives_a_lost_session(web: WebApi, page: Page) -> None:
     await visit(page, f"{web.url}/start")
     await sign_in(page, "lena")
     await page.wait_for_url(f"{web.url}/start")
-    await page.get_by_label("Image").fill("python:3")
+    await page.get_by_role("textbox", name="Image").fill("python:3")
     await page.get_by_label("Name").fill("kept")
     await page.get_by_label("CPUs each").fill("0.1")
     await page.get_by_label("Memory each").fill("64m")
@@ -103,7 +103,7 @@ async def test_a_form_outlives_a_lost_session(web: WebApi, page: Page) -> None:
     await page.get_by_role("alert").get_by_text("Your session has ended.").wait_for()
     await sign_in(page, None)
     await page.wait_for_url(f"{web.url}/start")
-    assert await page.get_by_label("Image").input_value() == "python:3"
+    assert await page.get_by_role("textbox", name="Image").input_value() == "python:3"
     await page.get_by_role("button", name="Start", exact=True).click()
     await page.wait_for_url(f"{web.url}/runs/{web.cluster.namespace}/kept")
     await page.get_by_role("heading", name="kept").wait_for()

@@ -58,7 +58,7 @@ function TopBar() {
         </Box>
       )}
       <Box sx={{ flex: 1 }} />
-      <SearchButton pages={[...PAGES, { to: "/mine", word: "Mine" }]} />
+      <SearchButton pages={[...PAGES, { to: "/mine", word: "Mine" }, { to: "/mine", word: "Secrets and volumes" }]} />
       <Typography component={Link} to="/mine" noWrap dir="auto" sx={{ color: "text.primary", maxWidth: { xs: "24vw", sm: "30vw" } }} title={`Mine: ${who.data?.user}`}>
         {who.data?.user}
       </Typography>

@@ -3,13 +3,14 @@ import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { Problem } from "../app/Problem";
 import { Since } from "../words/Since";
+import { Guarantees } from "./Guarantees";
 import { Holdings } from "./Holdings";
 import { MonthUse } from "./MonthUse";
 import { TypeBar } from "./TypeBar";
 import { useBoard } from "./useBoard";
 
-/** Which GPUs are at work, idle, free and take no work, and who holds them: made to be shown on a wall. */
-export function BoardPage() {
+/** Which GPUs are at work, idle, free and take no work, and who holds them: made to be shown on a wall. People who are signed in also see what teams are guaranteed. */
+export function BoardPage({ isOpen = false }: { isOpen?: boolean }) {
   const board = useBoard();
   if (board.error && !board.data) return <Problem error={board.error} retry={() => void board.refetch()} />;
   if (!board.data) return <Skeleton variant="rectangular" height={320} />;
@@ -27,6 +28,7 @@ export function BoardPage() {
         <Typography color="textSecondary">No node of this cluster has GPUs.</Typography>
       )}
       {board.data.holdings.length > 0 && <Holdings board={board.data} />}
+      {!isOpen && <Guarantees />}
       <MonthUse />
     </>
   );

@@ -16,7 +16,7 @@ export function OpenBoard({ signIn, otherwise }: { signIn: () => void; otherwise
           Sign in
         </Button>
       </Box>
-      <BoardPage />
+      <BoardPage isOpen />
     </Box>
   );
 }

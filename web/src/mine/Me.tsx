@@ -6,6 +6,8 @@ import { Link } from "react-router";
 import { client, contentOf } from "../api/client";
 import { whoAmI } from "../api/signIn";
 import { Problem } from "../app/Problem";
+import { inWords, rowsOf } from "../board/guarantees";
+import { useGpus } from "../board/useGpus";
 import { CopyLine } from "../words/CopyLine";
 import { Faint, PlainList } from "../words/Part";
 import { MEANINGS, myTeamsIn } from "./tokens/roles";
@@ -15,10 +17,12 @@ import { Section } from "./Section";
 export function Me() {
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
   const teams = useQuery({ queryKey: ["teams"], queryFn: async () => contentOf(await client.GET("/v1/teams")) });
+  const gpus = useGpus();
   if (who.error && !who.data) return <Problem error={who.error} retry={() => void who.refetch()} />;
   if (!who.data) return <Skeleton variant="rectangular" height={240} />;
   const { user, groups, namespaces, operator } = who.data;
   const mine = myTeamsIn(teams.data?.items ?? []);
+  const guaranteed = rowsOf(gpus.data?.guarantees ?? []).filter(({ team }) => namespaces.some(({ namespace, role }) => namespace === team && role !== "viewer"));
   return (
     <Section title="Who I am">
       <Typography sx={{ overflowWrap: "anywhere" }}>{user}</Typography>
@@ -46,6 +50,19 @@ export function Me() {
                 <Faint>
                   {[`Runs in ${namespaces.join(", ")}`, leads.length && `led by ${leads.join(", ")}`].filter(Boolean).join("; ")}
                 </Faint>
+              </li>
+            ))}
+          </PlainList>
+        </>
+      )}
+      {guaranteed.length > 0 && (
+        <>
+          <Heading>What my teams are guaranteed</Heading>
+          <PlainList>
+            {guaranteed.map((row) => (
+              <li key={`${row.team} ${row.what}`}>
+                {row.team}
+                <Faint>{inWords(row)}</Faint>
               </li>
             ))}
           </PlainList>

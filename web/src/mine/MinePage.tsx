@@ -2,11 +2,15 @@ import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import { Channels } from "./channels/Channels";
 import { IdleQuestions } from "./idle/IdleQuestions";
+import { Secrets } from "../needs/Secrets";
+import { Volumes } from "../needs/Volumes";
+import { useStartTeams } from "../verbs/useMayChange";
 import { Me } from "./Me";
 import { Tokens } from "./tokens/Tokens";
 
-/** The page about the signed-in person: identity and rights, open questions, channels of messages, and tokens for robots. */
+/** The page about the signed-in person: identity and rights, open questions, channels of messages, secrets and volumes of runs, and tokens for robots. */
 export function MinePage() {
+  const teams = useStartTeams();
   return (
     <>
       <Typography variant="h1" sx={{ mb: 4 }}>
@@ -16,6 +20,8 @@ export function MinePage() {
         <Box sx={{ display: "grid", gap: 8, gridTemplateColumns: "minmax(0, 1fr)", alignContent: "start" }}>
           <IdleQuestions />
           <Channels />
+          {teams.length > 0 && <Secrets teams={teams} />}
+          {teams.length > 0 && <Volumes teams={teams} />}
           <Tokens />
         </Box>
         <Me />

@@ -8,17 +8,24 @@ import { Age } from "../words/Age";
 
 const SHOWN = 8;
 
-/** My newest runs, to begin with a copy of one. */
-export function Recent({ choose }: { choose: (run: Run) => void }) {
-  const [anchor, setAnchor] = useState<HTMLElement | null>(null);
+/** Return my newest runs. */
+export function useRecent(): readonly Run[] {
   const runs = useQuery({
     queryKey: ["recent"],
     queryFn: async () => {
       const query = { owner: ["@me"], sort: "-createdAt" as const, limit: SHOWN };
-      return contentOf(await client.GET("/v1/runs", { params: { query } }));
+      return contentOf(await client.GET("/v1/runs", { params: { query } })).items as Run[];
     },
   });
-  const items = (runs.data && "items" in runs.data ? runs.data.items : []) as Run[];
+  return runs.data ?? NONE;
+}
+
+const NONE: readonly Run[] = [];
+
+/** My newest runs, to begin with a copy of one. */
+export function Recent({ choose }: { choose: (run: Run) => void }) {
+  const [anchor, setAnchor] = useState<HTMLElement | null>(null);
+  const items = useRecent();
   if (!items.length) return null;
   return (
     <>

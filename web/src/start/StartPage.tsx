@@ -1,12 +1,11 @@
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { useMemo, type FormEvent } from "react";
 import { useNavigate } from "react-router";
 import { client, contentOf, Refused, type Fault, type Schemas } from "../api/client";
-import { whoAmI } from "../api/signIn";
-import { useMayStart } from "../verbs/useMayChange";
+import { useMayStart, useStartTeams } from "../verbs/useMayChange";
 import { Problem } from "../app/Problem";
 import { addressOf } from "../runs/RunTable";
 import { CodeDrop } from "../code/CodeDrop";
@@ -14,7 +13,7 @@ import { CopyLine } from "../words/CopyLine";
 import { Fields } from "./fields/Fields";
 import { KindChoice } from "./fields/KindChoice";
 import { ON_DEMAND } from "./fields/MoreFields";
-import { draftOf, EMPTY, faultsOf, fieldOf, isOffered, missingIn, requestOf, withCode, withNotebookDefaults, type FieldName } from "./form";
+import { draftOf, EMPTY, faultsOf, fieldOf, isOffered, missingIn, requestOf, withCode, withNotebookDefaults, type FieldName, type Form } from "./form";
 import { wordsOf } from "./lines";
 import { MyNotebooks } from "./notebooks/MyNotebooks";
 import { useMyNotebooks, useNotebookDefaults } from "./notebooks/useNotebooks";
@@ -41,7 +40,7 @@ export function StartPage() {
   const settled = useSettled(useMemo(() => ({ request, isComplete: !missing }), [request, missing]));
   const { line, outlook, refusal, failure } = useOutlook(settled.request, settled.isComplete && !missing);
   const mayStart = useMayStart();
-  const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  const teams = useStartTeams();
   const start = useMutation({
     mutationFn: async () =>
       contentOf(await client.POST("/v1/runs", { body: request as Schemas["RunRequest"] })) as Schemas["RunView"],
@@ -52,19 +51,19 @@ export function StartPage() {
   });
   const refused = start.error instanceof Refused ? start.error : refusal;
   const faults = useMemo(() => faultsByField(refused && !missing ? faultsOf(refused) : []), [refused, missing]);
+  const change = (part: Partial<Form>) => {
+    start.reset();
+    setDraft((newest) => ({ ...newest, form: { ...newest.form, ...part } }));
+  };
   const show = (name: FieldName) => ({
     value: form[name],
     faults: faults.get(name) ?? [],
-    onChange: (value: string) => {
-      start.reset();
-      setDraft((newest) => ({ ...newest, form: { ...newest.form, [name]: value } }));
-    },
+    onChange: (value: string) => change({ [name]: value }),
   });
   const submit = (event: FormEvent) => {
     event.preventDefault();
     start.mutate();
   };
-  const teams = (who.data?.namespaces ?? []).filter(({ role }) => role !== "viewer").map(({ namespace }) => namespace);
   const has = (name: FieldName) => isOffered(written, name) || faults.has(name);
   const hasMore = ON_DEMAND.some((name) => has(name) && (form[name] || faults.has(name)));
 
@@ -86,9 +85,9 @@ export function StartPage() {
         }}
       >
         <Box sx={{ display: "grid", gap: 5, alignContent: "start", gridTemplateColumns: "minmax(0, 1fr)" }}>
-          <KindChoice kind={kind} choose={(chosen) => setDraft((newest) => ({ ...newest, form: { ...newest.form, kind: chosen } }))} />
+          <KindChoice kind={kind} choose={(chosen) => change({ kind: chosen })} />
           {kind === "notebook" && <MyNotebooks notebooks={notebooks ?? []} />}
-          <Fields show={show} has={has} kind={kind} isOpen={hasMore} teams={teams} notebook={defaults} />
+          <Fields show={show} has={has} kind={kind} isOpen={hasMore} teams={teams} notebook={defaults} change={change} />
           {(kind !== "notebook" || draft.base.code) && (
             <CodeDrop
               digest={draft.base.code?.digest ?? ""}
@@ -118,7 +117,7 @@ export function StartPage() {
           {outlook.data && !refusal && !missing && (
             <WhatIfs
               draft={draft}
-              change={(part) => setDraft((newest) => ({ ...newest, form: { ...newest.form, ...part } }))}
+              change={change}
             />
           )}
           <Box>

@@ -9,16 +9,23 @@ import { useMyTeams } from "../runs/useMyTeams";
 import type { Spec } from "./form";
 import { offered, type Templates as All } from "./templates";
 
-/** The templates that the operators offer to the person's teams, to begin with one. */
-export function Templates({ choose }: { choose: (spec: Spec) => void }) {
-  const [anchor, setAnchor] = useState<HTMLElement | null>(null);
-  const teams = useMyTeams();
+/** Return all templates of the policy. */
+export function useTemplates(): All {
   const policy = useQuery({
     queryKey: ["policy"],
     queryFn: async () => contentOf(await client.GET("/v1/policy")).policy as { templates?: All },
     staleTime: 60_000,
   });
-  const templates = offered(policy.data?.templates ?? {}, teams ?? []);
+  return policy.data?.templates ?? NONE;
+}
+
+const NONE: All = {};
+
+/** The templates that the operators offer to the person's teams, to begin with one. */
+export function Templates({ choose }: { choose: (spec: Spec) => void }) {
+  const [anchor, setAnchor] = useState<HTMLElement | null>(null);
+  const teams = useMyTeams();
+  const templates = offered(useTemplates(), teams ?? []);
   if (!templates.length) return null;
   return (
     <>

@@ -22,3 +22,9 @@ export function useMayStart(): boolean {
   const { data } = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
   return !data?.namespaces.length || data.namespaces.some(({ role }) => role !== "viewer");
 }
+
+/** Return the namespaces in which the person may start runs. */
+export function useStartTeams(): string[] {
+  const { data } = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  return (data?.namespaces ?? []).filter(({ role }) => role !== "viewer").map(({ namespace }) => namespace);
+}

@@ -1,8 +1,11 @@
 import Box from "@mui/material/Box";
 import MenuItem from "@mui/material/MenuItem";
-import { useQuery } from "@tanstack/react-query";
-import { client, contentOf } from "../../api/client";
-import type { FieldName, Kind, NotebookDefaults } from "../form";
+import { hintFor } from "../../board/guarantees";
+import { useGpus } from "../../board/useGpus";
+import type { FieldName, Form, Kind, NotebookDefaults } from "../form";
+import { imagePicks } from "../picks/picks";
+import { Picks } from "../picks/Picks";
+import { useImages } from "../picks/usePicks";
 import { Field, type Shown } from "./Field";
 import { MoreFields } from "./MoreFields";
 
@@ -25,29 +28,34 @@ export interface Properties {
   teams: readonly string[];
   /** What a notebook has if the form does not say it. */
   notebook: NotebookDefaults;
+  /** Set several fields. */
+  change: (part: Partial<Form>) => void;
 }
 
 /** The fields of the form. */
 export function Fields(properties: Properties) {
   const { show, has, kind, teams, notebook } = properties;
-  const gpus = useQuery({ queryKey: ["gpus"], queryFn: async () => contentOf(await client.GET("/v1/gpus")) });
+  const gpus = useGpus();
+  const team = show("namespace").value || (teams.length === 1 ? (teams[0] ?? "") : "");
   const chosenType = show("gpuType");
   const isNotebook = kind === "notebook";
+  const imageField = isNotebook ? "notebookImage" : "image";
   const each = isNotebook ? "" : " each";
   return (
     <Box sx={{ display: "grid", gap: 5, gridTemplateColumns: "minmax(0, 1fr)", alignContent: "start" }}>
       <Box sx={GRID}>
         {isNotebook ? (
           <Field
-            {...show("notebookImage")}
+            {...show(imageField)}
             faults={show("image").faults}
             label="Image"
             help={notebook.image ? `If you leave it empty, it is ${notebook.image}.` : "An image with JupyterLab."}
             wide
           />
         ) : (
-          <Field {...show("image")} label="Image" help="Name the image as docker run does, for example python:3.11." required wide />
+          <Field {...show(imageField)} label="Image" help="Name the image as docker run does, for example python:3.11." required wide />
         )}
+        <Picks label="Images" picks={imagePicks(useImages(kind), show(imageField).value)} choose={({ text }) => show(imageField).onChange(text)} />
         {has("command") && (
           <Field
             {...show("command")}
@@ -80,7 +88,7 @@ export function Fields(properties: Properties) {
         )}
         {has("members") && <Field {...show("members")} label="Members" help="If you leave it empty, there is one. 8-32 stands for as many as fit." />}
         <Field {...show("gpus")} label={`GPUs${each}`} />
-        <Field {...chosenType} label="GPU type" select>
+        <Field {...chosenType} label="GPU type" help={hintFor(gpus.data?.guarantees ?? [], team, chosenType.value)} select>
           <MenuItem value="">Any</MenuItem>
           {(gpus.data?.types ?? []).map(({ type, free, total }) => (
             <MenuItem key={type} value={type}>
@@ -94,7 +102,7 @@ export function Fields(properties: Properties) {
         <Field {...show("cpus")} label={`CPUs${each}`} help="Write 8 or 0.5, for example." />
         <Field {...show("memory")} label={`Memory${each}`} help="Write 64g, for example." />
       </Box>
-      <MoreFields {...properties} />
+      <MoreFields {...properties} team={team} />
     </Box>
   );
 }

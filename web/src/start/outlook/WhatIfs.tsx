@@ -2,9 +2,9 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Slider from "@mui/material/Slider";
 import Typography from "@mui/material/Typography";
-import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
-import { client, contentOf, Refused, type Schemas } from "../../api/client";
+import { Refused, type Schemas } from "../../api/client";
+import { useGpus } from "../../board/useGpus";
 import { exact } from "../../words/times";
 import { inWords, membersIn, stopsFor, typesFor } from "./alternatives";
 import { requestOf, type Draft, type Form } from "../form";
@@ -33,7 +33,7 @@ interface Properties {
 export function WhatIfs({ draft, inPlaceOf = "", change, tell }: Properties) {
   const wanted = membersIn(draft);
   const [tried, setTried] = useState<number | null>(null);
-  const gpus = useQuery({ queryKey: ["gpus"], queryFn: async () => contentOf(await client.GET("/v1/gpus")) });
+  const gpus = useGpus();
   const stops = useMemo(() => stopsFor(wanted ?? 1), [wanted]);
   const members = tried !== null && stops.includes(tried) ? tried : wanted;
   const types = typesFor(draft.form, gpus.data?.types ?? []).slice(0, MOST_TYPES);
