@@ -107,6 +107,11 @@ def assert_followers_lose_nothing(
             assert one.end(PATIENCE_SECONDS) == 0, (one.err.read_text(), explain())
     assert_whole(run.counted(), lines, fails_at)
     assert_whole(one.counted(), lines, fails_at, ranks=(1,))
+    for attempt, rank in {(1, 0), (2, 0), (2, 1)} - run.counted().keys():  # it may have been stopped before its start
+        which = ("--attempt", str(attempt), "--rank", str(rank))
+        kept = Following(folder, f"kept-{attempt}-{rank}", env, "logs", *which, "counts")
+        kept.end(PATIENCE_SECONDS)
+        assert not kept.counted(), "its log has lines that were not shown"
     for said in (run.err.read_text(), one.err.read_text()):
         assert "bug" not in said and "lost" not in said, said
 
