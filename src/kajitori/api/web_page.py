@@ -44,6 +44,7 @@ PAGES = (
     "/audit",
     "/mine",
     "/sweeps",
+    "/compare",
     "/networks",
 )
 """Beginnings of the page's addresses, beside `/`."""

@@ -15,6 +15,7 @@ const pages = [
   { path: "/runs/:namespace?/:name?", element: <RunsPage /> },
   { path: "/start", lazy: () => fetched(async () => ({ Component: (await import("../start/StartPage")).StartPage })) },
   { path: "/queue/:namespace?/:name?", lazy: () => fetched(async () => ({ Component: (await import("../queue/QueuePage")).QueuePage })) },
+  { path: "/compare", lazy: () => fetched(async () => ({ Component: (await import("../compare/ComparePage")).ComparePage })) },
   { path: "/cluster/:node?", lazy: () => fetched(async () => ({ Component: (await import("../cluster/ClusterPage")).ClusterPage })) },
   { path: "/board", lazy: () => fetched(async () => ({ Component: (await import("../board/BoardPage")).BoardPage })) },
   { path: "/usage", lazy: () => fetched(async () => ({ Component: (await import("../usage/UsagePage")).UsagePage })) },

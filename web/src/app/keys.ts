@@ -39,10 +39,10 @@ export const KEYS: readonly Keys[] = [
     ],
   },
   {
-    page: "Figures of a run",
+    page: "Figures of a run, Compare runs",
     keys: [
-      ["Drag", "Zoom into a time"],
-      ["Double click", "The whole time again"],
+      ["Drag", "Look at a part of a plot closer"],
+      ["Double click", "The whole plot again"],
     ],
   },
 ];

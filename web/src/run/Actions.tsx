@@ -3,6 +3,7 @@ import Typography from "@mui/material/Typography";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-router";
+import { compareAddress } from "../compare/address";
 import { Problem } from "../app/Problem";
 import { ChangeButton } from "../change/ChangeButton";
 import { LossDialog } from "../verbs/LossDialog";
@@ -67,6 +68,9 @@ export function Actions({ run, leave }: { run: ShownRun; leave: () => void }) {
           Results of the sweep
         </Button>
       )}
+      <Button size="small" variant="outlined" component={Link} to={compareAddress([run])}>
+        Compare
+      </Button>
       {mayStart && (
         <Button
           size="small"

@@ -54,7 +54,7 @@ describe("the search offers", () => {
     expect(words("stop b")).toEqual(["Do: Stop bert"]);
     expect(words("resume")).toEqual(["Do: Resume old"]);
     expect(words("stop", run("mine"))[0]).toBe("Do: Stop mine");
-    expect(words("", run("mine")).slice(0, 2)).toEqual(["Do: Stop mine", "Do: Delete mine"]);
+    expect(words("", run("mine")).slice(0, 3)).toEqual(["Do: Stop mine", "Do: Delete mine", "Do: Compare mine"]);
   });
 
   it("to start a notebook or a sweep", () => {
@@ -65,6 +65,12 @@ describe("the search offers", () => {
 
   it("nothing to do with runs that the person may only see", () => {
     expect(words("stop b", null, false)).toEqual([]);
-    expect(words("", run("mine"), false)[0]).toBe("Pages: Runs");
+    expect(words("", run("mine"), false).slice(0, 2)).toEqual(["Do: Compare mine", "Pages: Runs"]);
+  });
+
+  it("to compare a run with the one whose page is open", () => {
+    const [first] = commandsOf("compare old", PAGES, { ...found, runs: [run("old")] }, run("bert"), () => false);
+    expect([first?.words, first?.hint, first?.act]).toEqual(["Compare old", "with bert", { to: "/compare?run=vision%2Fbert&run=vision%2Fold" }]);
+    expect(commandsOf("compare", PAGES, NOTHING, run("bert"), () => false)[0]?.act).toEqual({ to: "/compare?run=vision%2Fbert" });
   });
 });

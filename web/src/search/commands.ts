@@ -1,6 +1,7 @@
 /** The offers of the search for a text: pages, actions on runs, runs, nodes, people and teams. */
 import type { Schemas } from "../api/client";
 import type { Row } from "../runs/rows";
+import { compareAddress } from "../compare/address";
 import { TABLES, type Table, type View } from "../views/views";
 import { applies, VERB_WORDS, VERBS, type Verb } from "../verbs/verbs";
 
@@ -45,16 +46,21 @@ const STARTS: readonly Page[] = [
   { to: "/start?type=sweep", word: "Start a sweep" },
 ];
 
-/** Return what a text asks for: words to search for, and a verb if it begins with one, such as "stop bert". */
-export function parsed(text: string): { verb: Verb | null; words: string } {
+/** What can be done with a run from the search. */
+type Asked = Verb | "compare";
+
+const ASKED: readonly Asked[] = [...VERBS, "compare"];
+
+/** Return what a text asks for: words to search for, and a verb if it begins with one, such as "stop bert" or "compare bert". */
+export function parsed(text: string): { verb: Asked | null; words: string } {
   const words = text.trim().toLowerCase();
   const [first = "", ...rest] = words.split(/\s+/);
-  const verb = VERBS.find((known) => known === first) ?? null;
+  const verb = ASKED.find((known) => known === first) ?? null;
   return verb ? { verb, words: rest.join(" ") } : { verb: null, words };
 }
 
 /** Return those results for `asked` that also match the present text, which may be longer by now: Enter must not act on a run that the text does not name. */
-export function fitting(found: Found, asked: { verb: Verb | null; words: string }, text: string): Found {
+export function fitting(found: Found, asked: { verb: Asked | null; words: string }, text: string): Found {
   const { verb, words } = parsed(text);
   if (asked.verb === verb && asked.words === words) return found;
   const fits = ({ name }: { name: string }) => words.split(/\s+/).every((word) => name.toLowerCase().includes(word));
@@ -71,6 +77,10 @@ export function openRun(path: string): { namespace: string; name: string } | nul
 export function commandsOf(text: string, pages: readonly Page[], found: Found, here: Row | null, mayChange: (namespace: string) => boolean, views: readonly SavedView[] = []): Command[] {
   const offered = (verb: Verb, run: Row) => applies(verb, run) && mayChange(run.namespace);
   const { verb, words } = parsed(text);
+  if (verb === "compare") {
+    const runs = here && !words ? [here] : found.runs.filter(({ uid }) => uid !== here?.uid);
+    return runs.slice(0, MOST_OF_A_KIND).map((run) => comparing(run, here));
+  }
   if (verb) {
     const runs = here && !words ? [here, ...found.runs.filter(({ uid }) => uid !== here.uid)] : found.runs;
     return runs.filter((run) => offered(verb, run)).slice(0, MOST_OF_A_KIND).map((run) => doing(verb, run));
@@ -80,6 +90,7 @@ export function commandsOf(text: string, pages: readonly Page[], found: Found, h
   return [
     ...(here ? VERBS.filter((each) => offered(each, here) && has(`${each} ${here.name}`)).map((each) => doing(each, here)) : []),
     ...STARTS.filter(({ word }) => words && has(word)).map(({ to, word }) => command("Do", word, "", { to })),
+    ...(here && has(`compare ${here.name}`) ? [comparing(here, here)] : []),
     ...pages.filter(({ word }) => has(word)).map(({ to, word }) => command("Pages", word, "", { to })),
     ...views.filter(({ view }) => has(view.name)).map((saved) => command("Views", saved.view.name, pages.find(({ to }) => to === TABLES[saved.table])?.word ?? "Ended runs", saved, `${saved.table} ${saved.view.name}`)),
     ...[...found.runs].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map((run) => command("Runs", run.name, `${run.namespace}, ${run.phase}, ${run.owner}`, { to: addressOf(run) }, run.uid)),
@@ -87,6 +98,12 @@ export function commandsOf(text: string, pages: readonly Page[], found: Found, h
     ...owners.slice(0, MOST_OF_A_KIND).map((owner) => command("People", owner, "their runs", { to: `/runs?whose=all&text=${encodeURIComponent(owner)}` })),
     ...found.teams.filter(({ name }) => words && has(name)).map(({ name }) => command("Teams", name, "its runs", { to: `/runs?whose=all&text=${encodeURIComponent(name)}` })),
   ];
+}
+
+/** Compare a run with the one whose page is open; the page asks for another one if there is none. */
+function comparing(run: Row, here: Row | null): Command {
+  const others = here && here.uid !== run.uid ? [here] : [];
+  return command("Do", `Compare ${run.name}`, others.length ? `with ${others[0]?.name}` : `${run.namespace}, ${run.phase}`, { to: compareAddress([...others, run]) }, `${run.uid}compare`);
 }
 
 function doing(verb: Verb, run: Row): Command {

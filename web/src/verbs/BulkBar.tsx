@@ -3,6 +3,8 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { useEffect, useRef, useState } from "react";
+import { Link } from "react-router";
+import { compareAddress, MOST_RUNS } from "../compare/address";
 import { LossDialog } from "./LossDialog";
 import { perform } from "./perform";
 import { useMayChange } from "./useMayChange";
@@ -62,6 +64,7 @@ export function BulkBar({ runs, all, clear }: Properties) {
               </Button>
             );
           })}
+          {runs.length > 1 && <CompareButton runs={runs} />}
           <Button size="small" onClick={clear}>
             Select none
           </Button>
@@ -86,6 +89,19 @@ export function BulkBar({ runs, all, clear }: Properties) {
       )}
     </Box>
   );
+}
+
+/** Leads to the comparison of the selected runs, if they are few enough for one plot. */
+function CompareButton({ runs }: { runs: readonly Row[] }) {
+  const words = `Compare ${runs.length}`;
+  if (runs.length <= MOST_RUNS) {
+    return (
+      <Button size="small" variant="outlined" component={Link} to={compareAddress(runs)}>
+        {words}
+      </Button>
+    );
+  }
+  return <Typography color="textSecondary">At most {MOST_RUNS} runs can be compared.</Typography>;
 }
 
 const NONE: readonly Row[] = [];
