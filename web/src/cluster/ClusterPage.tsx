@@ -9,7 +9,7 @@ import { useDeferredValue, useMemo, useRef } from "react";
 import { useNavigate, useParams } from "react-router";
 import { useView } from "../address/useAddress";
 import { Problem } from "../app/Problem";
-import { Beside } from "../beside/Beside";
+import { Beside } from "../sidepanel/Beside";
 import { ExportMenu } from "../table/ExportMenu";
 import { ColumnChoice } from "../table/ColumnChoice";
 import { useColumns } from "../table/useColumns";

@@ -1,6 +1,6 @@
 /** Which entries of the audit trail a person looks for, and how the page says what they see of it. */
 import type { Schemas } from "../api/client";
-import { optionsOf, spanOf, writeSpan, type Span } from "../past/span";
+import { optionsOf, spanOf, writeSpan, type Span } from "../choices/span";
 import { lineOf } from "../words/commands";
 
 export type Entry = Schemas["AuditRow"];

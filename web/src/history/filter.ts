@@ -1,7 +1,7 @@
 /** The filter for ended runs, as the page's address contains it. */
 import type { Phase, Schemas } from "../api/client";
 import { FINAL } from "../states/states";
-import { optionsOf, spanOf, writeSpan, type Span } from "../past/span";
+import { optionsOf, spanOf, writeSpan, type Span } from "../choices/span";
 import { lineOf } from "../words/commands";
 import { csvTable } from "../words/csv";
 import { secondsBetween } from "../words/times";

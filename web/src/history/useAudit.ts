@@ -1,6 +1,6 @@
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { client, contentOf } from "../api/client";
-import { boundsOf } from "../past/span";
+import { boundsOf } from "../choices/span";
 import type { AuditFilter } from "./audit";
 
 const PAGE = 100;

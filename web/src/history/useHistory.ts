@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { client, contentOf } from "../api/client";
 import { FINAL } from "../states/states";
-import { boundsOf } from "../past/span";
+import { boundsOf } from "../choices/span";
 import type { Filter } from "./filter";
 
 const PAGE = 200;

@@ -6,7 +6,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { Problem } from "../app/Problem";
 import { MONOSPACE } from "../app/theme";
-import { useRoomBelow } from "../beside/scrolling";
+import { useRoomBelow } from "../sidepanel/scrolling";
 import { LogFeed, type Hit } from "./feed";
 import { folded } from "./folds";
 import { LineLink } from "./LineLink";

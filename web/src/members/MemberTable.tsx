@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import { memo, useRef } from "react";
 import { Link } from "react-router";
-import { useVisibleRows } from "../beside/scrolling";
+import { useVisibleRows } from "../sidepanel/scrolling";
 import { Age } from "../words/Age";
 import { kindOf, type Placed } from "./kinds";
 

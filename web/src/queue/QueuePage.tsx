@@ -5,7 +5,7 @@ import { useMemo, useRef, useState } from "react";
 import { useNavigate, useParams } from "react-router";
 import { useAddress, withValues } from "../address/useAddress";
 import { Problem } from "../app/Problem";
-import { Beside } from "../beside/Beside";
+import { Beside } from "../sidepanel/Beside";
 import { orderOf, orderText } from "../table/sorting";
 import { Since } from "../words/Since";
 import { useNow } from "../words/useNow";

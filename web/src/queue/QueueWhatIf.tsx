@@ -5,7 +5,7 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useState } from "react";
 import { Problem } from "../app/Problem";
-import { PanelTitle, SidePanel } from "../beside/SidePanel";
+import { PanelTitle, SidePanel } from "../sidepanel/SidePanel";
 import { readRun } from "../run/readRun";
 import { draftOf, type Draft } from "../start/form";
 import { WhatIfs, type Outcome } from "../start/outlook/WhatIfs";

@@ -3,7 +3,7 @@ import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { Link } from "react-router";
 import { Problem } from "../app/Problem";
-import { PanelTitle, SidePanel } from "../beside/SidePanel";
+import { PanelTitle, SidePanel } from "../sidepanel/SidePanel";
 import { NodeNames } from "../cluster/NodeNames";
 import { useExplanation } from "../cluster/room/useRoom";
 import { CopyLine } from "../words/CopyLine";

@@ -9,7 +9,7 @@ import { PartBoundary } from "../app/Broken";
 import { later } from "../app/parts";
 import { Problem } from "../app/Problem";
 import { AttemptsPanel } from "../attempts/AttemptsPanel";
-import { withItem } from "../beside/address";
+import { withItem } from "../sidepanel/address";
 import { LogPanel } from "../logs/LogPanel";
 import { MembersPanel } from "../members/MembersPanel";
 import { useMayChange, useMayReadLogs } from "../verbs/useMayChange";

@@ -1,6 +1,6 @@
 import { useNavigate } from "react-router";
-import type { Item } from "../beside/address";
-import { BesideButton } from "../beside/BesideButton";
+import type { Item } from "../sidepanel/address";
+import { BesideButton } from "../sidepanel/BesideButton";
 import { RunPage } from "./RunPage";
 
 /** A run as a page of its own. */

@@ -1,5 +1,5 @@
-import { pageOf } from "../beside/address";
-import type { ReturningFocus } from "../beside/useBeside";
+import { pageOf } from "../sidepanel/address";
+import type { ReturningFocus } from "../sidepanel/useBeside";
 import { stateOf } from "../states/states";
 import type { Order } from "../table/sorting";
 import type { Selection } from "../table/useSelection";

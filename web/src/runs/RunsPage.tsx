@@ -1,7 +1,7 @@
 import Skeleton from "@mui/material/Skeleton";
 import { PartBoundary } from "../app/Broken";
 import { later } from "../app/parts";
-import { useAddressed } from "../beside/useAddressed";
+import { useAddressed } from "../sidepanel/useAddressed";
 import { RunList } from "./RunList";
 
 const WholeRun = later(async () => (await import("../run/WholeRun")).WholeRun);

@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { NavigationType, useLocation, useNavigationType, useSearchParams } from "react-router";
-import { listBeside } from "../beside/address";
-import { useListView } from "../beside/useListView";
+import { listBeside } from "../sidepanel/address";
+import { useListView } from "../sidepanel/useListView";
 import { ordered } from "../table/sorting";
 import { useInPlace } from "../table/useInPlace";
 import { SORT_KEYS } from "./columns";

@@ -1,5 +1,5 @@
-import { useAddressed } from "../beside/useAddressed";
-import { BesideButton } from "../beside/BesideButton";
+import { useAddressed } from "../sidepanel/useAddressed";
+import { BesideButton } from "../sidepanel/BesideButton";
 import { SweepList } from "./SweepList";
 import { SweepPage } from "./SweepPage";
 

@@ -4,7 +4,7 @@ import TextField from "@mui/material/TextField";
 import Typography from "@mui/material/Typography";
 import { useState, type RefObject } from "react";
 import type { Run } from "../api/client";
-import { useRoomBelow } from "../beside/scrolling";
+import { useRoomBelow } from "../sidepanel/scrolling";
 import { membersOf } from "../run/status";
 import { Connect } from "./Connect";
 import { useShell } from "./useShell";

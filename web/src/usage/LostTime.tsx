@@ -13,7 +13,7 @@ import { CopyLine } from "../words/CopyLine";
 import { lineOf } from "../words/commands";
 import { reasonWords } from "../words/reason";
 import { daysAsked, hasGpus, partsOf, ratioInWords, type Report } from "./lost";
-import { boundsOf, daysOf, optionsOf } from "../past/span";
+import { boundsOf, daysOf, optionsOf } from "../choices/span";
 import { hours, share, type Question } from "./usage";
 
 const REFRESH_MS = 60_000;

@@ -1,6 +1,6 @@
 /** Where the time of nodes went, from the server's report about all runs of some days. */
 import type { Schemas } from "../api/client";
-import { iso, type Bounds } from "../past/span";
+import { iso, type Bounds } from "../choices/span";
 import { share } from "./usage";
 
 export type Report = Schemas["TimeReport"];

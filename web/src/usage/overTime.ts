@@ -1,5 +1,5 @@
 /** Usage by day or hour, as columns over time. */
-import { boundsOf, type Span } from "../past/span";
+import { boundsOf, type Span } from "../choices/span";
 import { exact } from "../words/times";
 import { amountInWords, amountOf, MEASURES, money, type Measure, type TimeBy, type Usage, type UsageRow } from "./usage";
 

@@ -17,7 +17,7 @@ import {
   type Usage,
   type UsageRow,
 } from "./usage";
-import type { Span } from "../past/span";
+import type { Span } from "../choices/span";
 import { cell } from "../words/csv";
 import { columnsOf, hasHours, heightInWords, timeByOf, titleOf } from "./overTime";
 import { daysAsked, partsOf, ratioInWords, type Report } from "./lost";

@@ -3,7 +3,7 @@ import { lineOf } from "../words/commands";
 import { cell } from "../words/csv";
 import { exact } from "../words/times";
 import type { Schemas } from "../api/client";
-import { optionsOf, spanOf, writeSpan, type Span } from "../past/span";
+import { optionsOf, spanOf, writeSpan, type Span } from "../choices/span";
 
 export type Usage = Schemas["UsageAnswer"];
 export type UsageRow = Schemas["UsageRow"];

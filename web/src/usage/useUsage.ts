@@ -1,6 +1,6 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { client, contentOf } from "../api/client";
-import { boundsOf } from "../past/span";
+import { boundsOf } from "../choices/span";
 import type { Question, Usage } from "./usage";
 
 const REFRESH_MS = 60_000;

@@ -5,7 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 import { client, contentOf, type Schemas } from "../../api/client";
 import { Problem } from "../../app/Problem";
-import { PanelTitle, SidePanel } from "../../beside/SidePanel";
+import { PanelTitle, SidePanel } from "../../sidepanel/SidePanel";
 import { Age } from "../../words/Age";
 import { bytes, cpus } from "../../words/amounts";
 import { CopyLine } from "../../words/CopyLine";

@@ -5,7 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, contentOf } from "../../api/client";
 import { Problem } from "../../app/Problem";
-import { useTeams } from "../../past/useTeams";
+import { useTeams } from "../../choices/useTeams";
 import { CopyLine } from "../../words/CopyLine";
 import { PlainList } from "../../words/Part";
 import { AddChannel } from "./AddChannel";

@@ -10,7 +10,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { client, contentOf } from "../../api/client";
 import { Problem } from "../../app/Problem";
-import { iso } from "../../past/span";
+import { iso } from "../../choices/span";
 import { bytes } from "../../words/amounts";
 import { lineOf } from "../../words/commands";
 import { CopyLine } from "../../words/CopyLine";

@@ -3,7 +3,7 @@ import Typography from "@mui/material/Typography";
 import { quote } from "shlex";
 import { Link } from "react-router";
 import type { Run } from "../../api/client";
-import { PanelTitle, SidePanel } from "../../beside/SidePanel";
+import { PanelTitle, SidePanel } from "../../sidepanel/SidePanel";
 import { Age } from "../../words/Age";
 import { bytes } from "../../words/amounts";
 import { CopyLine } from "../../words/CopyLine";

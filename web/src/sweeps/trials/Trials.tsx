@@ -4,7 +4,7 @@ import Typography from "@mui/material/Typography";
 import { useContext, useMemo, useRef } from "react";
 import { useNavigate } from "react-router";
 import type { Run } from "../../api/client";
-import { ScrollingPanel } from "../../beside/scrolling";
+import { ScrollingPanel } from "../../sidepanel/scrolling";
 import { ColumnChoice } from "../../table/ColumnChoice";
 import { orderText } from "../../table/sorting";
 import { useColumns } from "../../table/useColumns";
