@@ -143,6 +143,7 @@ class EveryCall:
             "/v1/runs/{namespace}/{name}/calls": {"token": "0" * 64},
             "/v1/runs/{namespace}/{name}/set-files": {"files": {"digest": DIGEST, "items": [{"path": "/data/x"}]}},
             "/v1/runs/{namespace}/{name}/labels": {"set": {"team": "x"}},
+            "/v1/runs/{namespace}/{name}/note": {"text": "x"},
             "/v1/members/calls/{namespace}/{name}": {"rank": 0, "attempt": 1, "process": "x"},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
             "/v1/nodes/{name}/drain": {},
@@ -182,7 +183,9 @@ class EveryCall:
         if path.startswith("/v1/channels"):  # without a namespace they would be the caller's own channels
             known |= {"team": self.cluster.namespace, "id": "1-abc"}
         queries = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
-        params = {key: value for key, value in known.items() if key in queries}
+        params: dict[str, Any] = {key: value for key, value in known.items() if key in queries}
+        if path == "/v1/compare":
+            params["run"] = [f"{self.cluster.namespace}/{each}" for each in (RUN, "nosuch")]
         if "follow" in queries:
             params["follow"] = "true"
         body: dict[str, Any] = {}
