@@ -21,6 +21,8 @@ PAGES = {
     "run/waiting": "/runs/default/gpt-long",
     "run/figures": "/runs/default/llama?tab=figures",
     "run/time": "/runs/default/llama?tab=time",
+    "run/why": "/runs/default/llama?tab=why",
+    "runs/compare": "/compare?run=default/llama&run=default/llama-fast",
     "cluster/map": "/cluster",
     "cluster/table": "/cluster?as=table",
     "cluster/node": "/cluster/h100-01",
@@ -41,7 +43,7 @@ PAGES = {
     "mine/mine": "/mine",
 }
 """Addresses on a `kaji up` with some runs."""
-NEEDS_FIGURES = {"run/figures", "run/time", "usage/usage"}
+NEEDS_FIGURES = {"run/figures", "run/time", "runs/compare", "usage/usage"}
 """Pages that show something once the runs have run for some minutes."""
 EMPTY = {
     name: PAGES[name].partition("?")[0]
@@ -77,6 +79,7 @@ SHOWS = {
     "runs/beside": "[role=log], [role=region] [role=alert]",
     "runs/search": "[role=option]",
     "run/figures": ".uplot",
+    "runs/compare": ".uplot",
     "run/files": "table",
     "run/members-many": "[role=region] strong",
     "run/terminal": ".xterm-rows :text('#')",

@@ -32,8 +32,8 @@ clusters:
 """
 
 TRAINING = """
-import json, math, os, random, time
-rank = int(os.environ["KAJI_RANK"])
+import json, math, os, random, sys, time
+rank, rate = int(os.environ["KAJI_RANK"]), float(sys.argv[2]) if len(sys.argv) > 2 else 3e-4
 if rank == 0:
     for step in (1000, 2000):
         folder = os.path.join(os.environ["KAJI_CHECKPOINT_DIR"], f"step-{step}")
@@ -44,7 +44,7 @@ if rank == 0:
         file.write("step-2000")
 with open(os.environ["KAJI_METRICS"], "a", buffering=1) as figures:
     for step in range(1, 100_000):
-        loss = 0.6 + 3 * math.exp(-step / 300) + random.random() * 0.08 + rank * 0.02
+        loss = 0.6 + 3 * math.exp(-step * rate / 0.09) + random.random() * 0.08 + rank * 0.02
         figures.write(json.dumps({"step": step, "loss": loss, "tokens": 4096}) + "\\n")
         print(f"step {step}: loss {loss:.3f}", flush=True)
         time.sleep(0.5 + random.random() * 0.05 * rank)
@@ -65,9 +65,10 @@ with open(os.environ["KAJI_RESULT"], "w") as file:
 
 SIMULATED = "node.kubernetes.io/instance-type=simulated"
 SMALL = ("--cpus", "0.1", "-m", "64m")
-LLAMA = ("--name", "llama", "-n", "4", *SMALL, "--checkpoint", "/ckpt", "--code", ".")
+TRAINS = ("-n", "4", *SMALL, "--checkpoint", "/ckpt", "--code", ".", "python:3.11", "python3", "train.py")
 RUNS: tuple[tuple[str, ...], ...] = (
-    (*LLAMA, "python:3.11", "python3", "train.py"),
+    ("--name", "llama", *TRAINS),
+    ("--name", "llama-fast", *TRAINS, "--lr", "6e-4"),
     ("--name", "bert-large", "-n", "16", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "8h", "bert:3", "train"),
     ("--name", "vit", "-n", "8", "--gpus", "8", "--gpu-type", "a100", "--time-limit", "3h", "vit:1", "train"),
     ("--name", "ablation", "--array", "0-31%12", "--gpus", "1", "--gpu-type", "a100", "vit:1", "train"),

@@ -3,7 +3,7 @@ import Button from "@mui/material/Button";
 import { useTheme } from "@mui/material/styles";
 import { Link } from "react-router";
 import type { Phase } from "../api/client";
-import { pageOf } from "../beside/address";
+import { pageOf } from "../sidepanel/address";
 import { lineColours } from "../figures/plot/Plot";
 import { StateMark } from "../states/StateMark";
 import { Age } from "../words/Age";

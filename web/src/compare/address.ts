@@ -1,5 +1,5 @@
 /** The address of the page that compares runs, which lists and searches link to without the page's code. */
-import type { Item } from "../beside/address";
+import type { Item } from "../sidepanel/address";
 
 /** A plot of more lines could not be read. */
 export const MOST_RUNS = 4;

@@ -1,6 +1,6 @@
 /** Which runs a person compares, and how, as the page's address has it. */
 import type { Schemas } from "../api/client";
-import type { Item } from "../beside/address";
+import type { Item } from "../sidepanel/address";
 import { curveValues, curveViewOf, type CurveView } from "../figures/curves";
 import { lineOf } from "../words/commands";
 import { MOST_RUNS } from "./address";
