@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
-from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.requests.bodies import json_body, takes
-from kajitori.api.runs.changes import check_name
+from kajitori.api.runs.changes import Patch, change_object
 from kajitori.api.views.runs import RunView, nodes_of, run_view
-from kajitori.cluster.run_object import RUNS, RunObject
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import LabelKey, LabelValue
 from kajitori.core.spec.parsing import is_reserved, reserved_fault
-from kajitori.errors import Fault, InvalidInput, NotFound
+from kajitori.errors import Fault, InvalidInput
 
 router = APIRouter(tags=["runs"])
 
@@ -48,18 +45,14 @@ async def label_run(api: Shared, user: Caller, request: Request, namespace: str,
         faults = _contradictions(wanted)
     if faults or wanted is None:
         raise InvalidInput(faults)
-    check_name(api, namespace, name)
-    patch: dict[str, Any] = {**wanted.set, **dict.fromkeys(wanted.remove)}
-    try:
-        run = await user.client.get(RUNS, name, namespace, type=RunObject)
+
+    def labelled(run: RunObject) -> Patch:
         if len((run.metadata.labels.keys() | wanted.set.keys()) - set(wanted.remove)) > MOST_LABELS:
             hint = f"remove some: kaji label {name} KEY-"
             raise InvalidInput.one("set", f"{name} would have more than {MOST_LABELS} labels", hint=hint)
-        meta = {"uid": run.metadata.uid, "labels": patch}
-        changed = await user.client.patch(RUNS, name, {"metadata": meta}, namespace)
-    except NotFound as error:
-        raise no_such_run(api, namespace, name, error) from None
-    run = run_object(changed)
+        return {"metadata": {"labels": {**wanted.set, **dict.fromkeys(wanted.remove)}}}
+
+    run = await change_object(api, user, namespace, name, labelled)
     return answer(run_view(run, nodes_of(api.mirror, run)))
 
 
