@@ -112,6 +112,7 @@ async def test_an_assistant_reads_a_run_through_kaji_mcp(up: KajiUp) -> None:
 OUTPUTS = (
     "ps -a", "describe shown", "explain shown", "what-if --cpus 1 x true", "why shown", "idle", "events shown", "stats",
     "metrics shown", "report", "report shown", "inspect shown", "history --all-users", "files shown", "logs shown",
+    "label held stage=final", "note held kept", "update held --restarts 3", "compare held shown",
     "results swept", "top held", "stacks held", "port held", "secret create kept KEY", "secret ls", "secret rm kept",
     "volumes", "gpus", "queue", "nodes", "team ls", "policy show", "policy check --live", "policy diff policy.yaml",
     "policy audit", "traffic", "network ls", "network forecast", "plan network --nodes 10", "usage", "audit log",

@@ -32,7 +32,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "park": "Stop runs to free their GPUs; `kaji resume` starts them again.",
         "keep": "Keep runs although their GPUs are idle.",
         "update": "Change runs that wait or run, without starting them again.",
-        "label": "Set labels of runs, or remove them.",
+        "label": "Set labels of runs, or remove them (KEY-).",
         "note": "Show the note on a run, or write one.",
         "kill": "End runs at once; their checkpoints are kept.",
         "resume": "Start ended runs again, from their checkpoints.",

@@ -118,7 +118,7 @@ async def test_a_viewer_is_offered_nothing_that_the_server_would_refuse(web: Web
     """vera may only see the team's runs: she gets no buttons for changes of runs and nodes, no terminal, and no such
     command from the search. The form says why she cannot start a run."""
     await web.submit("seen", SMALL | {"command": ["sleep", "1000"], "nodeSelector": THIS_MACHINE})
-    await visit(page, f"{web.url}/runs")
+    await visit(page, f"{web.url}/runs?whose=all")
     await sign_in(page, "vera")
     await page.get_by_role("row").filter(has_text="seen").get_by_text("Running").wait_for()
     for key in ("j", "x"):
@@ -127,12 +127,12 @@ async def test_a_viewer_is_offered_nothing_that_the_server_would_refuse(web: Web
     await selected.get_by_text("1 selected").wait_for()
     assert await selected.get_by_role("button").all_inner_texts() == ["Select none"]
     await page.keyboard.press("Enter")
-    await page.wait_for_url(f"{web.url}/runs/{web.cluster.namespace}/seen?list=")
+    await page.wait_for_url(f"{web.url}/runs/{web.cluster.namespace}/seen?list=whose%3Dall")
     await page.get_by_role("tab", name="Figures", selected=True).wait_for()  # logs are for users of the team
     await page.get_by_role("tab", name="Members").click()
     await page.get_by_role("row", name=re.compile("^0 Running")).wait_for()
     assert not await page.get_by_role("tab", name="Log").count()
-    for words in ("Stop", "Resume", "Delete", "Copy and change", "Log"):
+    for words in ("Stop", "Resume", "Delete", "Copy and change", "Log", "Change limits", "Add labels", "Write a note"):
         assert not await page.get_by_role("button", name=words).or_(page.get_by_role("link", name=words)).count(), words
     await page.get_by_role("button", name="Map", exact=True).click()
     await page.get_by_text("Choose a member for its figures.").wait_for()
@@ -240,6 +240,7 @@ async def stop_and_resume(page: Page) -> None:
 async def see_runs_come(web: WebApi, page: Page) -> None:
     """The open list shows runs that others submit, and how they go."""
     await page.get_by_role("link", name="Runs", exact=True).click()
+    await page.get_by_role("button", name="All", exact=True).click()
     rows = page.get_by_role("row")
     await rows.filter(has_text="clicked").get_by_text("Running").wait_for()
     await web.submit("holds", ALL_GPUS)

@@ -92,9 +92,9 @@ def _closed_set(*known: str) -> Any:
 @click.option(
     "--network",
     "--net",
-    metavar="host|none|NAME",
+    metavar="NAME",
     shell_complete=_closed_set("host", "none"),
-    help="The node's own; none: cut off from all; NAME: runs in it find each other by name.",
+    help="Runs in it find each other; or host, none.",
 )
 @click.option("--network-alias", multiple=True, metavar="NAME", help="Another name in that network.")
 @click.option("--restart", hidden=True, metavar="POLICY")
@@ -148,9 +148,9 @@ def _closed_set(*known: str) -> Any:
 @click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
 @click.option("--stuck-after", metavar="TIME", help="Time without progress after which it is suspected: 20m.")
 @click.option("--on-stuck", metavar="ACTION", help="What follows once it is stuck: tell or restart.")
-@click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00; short ones start sooner.")
+@click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00.")
 @click.option("--notify", metavar="WORDS", help="Channels and kinds of messages: slack,failed; or none.")
-@click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL, such as 60s.")
+@click.option("--grace", metavar="TIME", help="Time from SIGTERM to SIGKILL: 60s.")
 @click.option(
     "--priority",
     metavar="high|normal|low",
