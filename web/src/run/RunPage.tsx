@@ -91,7 +91,13 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
   const view = run.data;
-  const isOffered: Partial<Record<TabName, boolean>> = { waits: isWaiting, log: usual === "log", terminal: mayEnter, files: mayEnter && !!view.spec.checkpoint?.path };
+  const isOffered: Partial<Record<TabName, boolean>> = {
+    waits: isWaiting,
+    log: usual === "log",
+    why: !isWaiting || !!view.status.attempts, // whether a run is stuck is no question before its first start
+    terminal: mayEnter,
+    files: mayEnter && !!view.spec.checkpoint?.path,
+  };
   const tabs = TABS.filter((known) => (isOffered[known] ?? true) && !(view.isRemoved && OF_LIVE_RUNS.has(known)));
   const tab = tabs.find((known) => known === parameters.get("tab")) ?? first;
   return (
