@@ -2,5 +2,5 @@
 
 Begin with `client`, the synchronous client; `asynchronous` has the same for asyncio. `target` chooses the server,
 `web_api` sends requests, and `streams` follows logs and changes. `submit` makes a request of `kaji run`'s options,
-`functions` runs Python functions, `sign_in` signs in.
+`functions` runs Python functions, `members` connects to members, `sign_in` signs in.
 """

@@ -386,7 +386,7 @@ class Client:
         import asyncio
         from concurrent.futures import ThreadPoolExecutor
 
-        from kajitori.client.member_streams import output_of
+        from kajitori.client.members.streams import output_of
         from kajitori.client.submit.keywords import split_command
 
         words = split_command(command)

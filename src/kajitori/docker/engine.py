@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 from websockets.exceptions import ConnectionClosed
 
-from kajitori.client.member_streams import CommandStream
+from kajitori.client.members.streams import CommandStream
 from kajitori.core.spec.reasons import WAITING, Phase
 from kajitori.docker.events import EventLog
 from kajitori.docker.execution import Commands

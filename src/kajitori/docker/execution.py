@@ -14,8 +14,8 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from kajitori.client.detach_keys import DETACH_KEYS, detach_keys_of
-from kajitori.client.member_streams import CommandStream, command_url, running
+from kajitori.client.members.detach_keys import DETACH_KEYS, detach_keys_of
+from kajitori.client.members.streams import CommandStream, command_url, running
 from kajitori.docker.as_user import as_user
 from kajitori.docker.hijack import STDERR, STDOUT
 from kajitori.docker.platform import Platform

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from kajitori.client.detach_keys import DetachKeys
+from kajitori.client.members.detach_keys import DetachKeys
 from kajitori.errors import InvalidInput
 
 STDIN, STDOUT, STDERR = 0, 1, 2

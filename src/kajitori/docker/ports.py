@@ -11,7 +11,7 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from kajitori.client.member_streams import PortConnection, connected
+from kajitori.client.members.streams import PortConnection, connected
 from kajitori.docker.platform import Platform
 from kajitori.docker.translation.container import Container
 from kajitori.errors import InvalidInput, KajitoriError, Unavailable

@@ -260,7 +260,7 @@ def test_exec_returns_what_a_command_printed(monkeypatch: pytest.MonkeyPatch) ->
         assert (run["name"], list(command), rank) == ("gpt", ["echo", "a b"], 1)
         return 3, b"a b\n", b"oops"
 
-    monkeypatch.setattr("kajitori.client.member_streams.output_of", output_of)
+    monkeypatch.setattr("kajitori.client.members.streams.output_of", output_of)
     client = client_of(FakeWebApi(runs=RUNS))
 
     async def in_a_notebook() -> Any:

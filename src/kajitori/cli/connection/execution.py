@@ -18,7 +18,7 @@ import click
 from websockets.exceptions import ConnectionClosed
 
 from kajitori.cli.terminal import say
-from kajitori.client.member_streams import Channel, CommandStream, command_url, running
+from kajitori.client.members.streams import Channel, CommandStream, command_url, running
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.client.web_api import run_path

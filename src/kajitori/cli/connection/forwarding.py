@@ -19,8 +19,8 @@ from functools import partial
 from websockets.exceptions import ConnectionClosed
 
 from kajitori.cli.terminal import echo, say
-from kajitori.client.member_streams import PortConnection
-from kajitori.client.port_tunnels import PortTunnels
+from kajitori.client.members.port_tunnels import PortTunnels
+from kajitori.client.members.streams import PortConnection
 from kajitori.client.streams import outage_of, watch
 from kajitori.client.target import Target
 from kajitori.client.views import View, phase_of

@@ -19,10 +19,10 @@ from kajitori.cli.context import Cli
 from kajitori.cli.follow.follow import tell_the_end
 from kajitori.cli.follow.progress import Progress
 from kajitori.cli.terminal import say, write_as_is
-from kajitori.client.attached_output import LEAST_BYTES, Shown
-from kajitori.client.detach_keys import DetachKeys
 from kajitori.client.exitcodes import exit_code_of
-from kajitori.client.member_streams import Channel, CommandStream, attach_url, running
+from kajitori.client.members.attached_output import LEAST_BYTES, Shown
+from kajitori.client.members.detach_keys import DetachKeys
+from kajitori.client.members.streams import Channel, CommandStream, attach_url, running
 from kajitori.client.streams import LogReader, outage_of, watch
 from kajitori.client.views import View, is_final, phase_of, status_of
 from kajitori.client.web_api import Api, run_path

@@ -38,7 +38,7 @@ from websockets.exceptions import ConnectionClosed
 
 from kajitori.cli.ssh.member import Member
 from kajitori.cli.ssh.shell import MemberShell, ScriptFailed
-from kajitori.client.member_streams import Channel, CommandStream
+from kajitori.client.members.streams import Channel, CommandStream
 from kajitori.errors import KajitoriError
 
 MAX_WHOLE_BYTES = 256 << 10

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
-from kajitori.client.member_streams import CommandStream, PortConnection, command_url, running
-from kajitori.client.port_tunnels import PortTunnels
+from kajitori.client.members.port_tunnels import PortTunnels
+from kajitori.client.members.streams import CommandStream, PortConnection, command_url, running
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.errors import Unauthenticated
@@ -48,7 +48,7 @@ class Member:
     def running(
         self, command: Sequence[str], *, stdin: bool = True, tty: bool = False
     ) -> AbstractAsyncContextManager[CommandStream]:
-        """Run a command in the member. Raises KajitoriError as `member_streams.running` does."""
+        """Run a command in the member. Raises KajitoriError as `streams.running` does."""
 
         def start(target: Target) -> AbstractAsyncContextManager[CommandStream]:
             url = command_url(target, self._run, command, rank=self._rank, stdin=stdin, tty=tty)
@@ -57,7 +57,7 @@ class Member:
         return self._open_stream(start)
 
     def connected(self, port: int) -> AbstractAsyncContextManager[PortChannel | PortConnection]:
-        """Connect to a port of the member. Raises KajitoriError as `member_streams.connected` does."""
+        """Connect to a port of the member. Raises KajitoriError as `streams.connected` does."""
         return self._open_stream(lambda target: self._tunnels.connected(target, port))
 
     @asynccontextmanager

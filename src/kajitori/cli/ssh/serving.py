@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 
 from kajitori.cli.ssh.files import MemberFiles
 from kajitori.cli.ssh.member import Member, shell_command
-from kajitori.client.member_streams import Channel, CommandStream, PortConnection
+from kajitori.client.members.streams import Channel, CommandStream, PortConnection
 from kajitori.errors import KajitoriError
 from kajitori.kube.spdy.ports import PortChannel
 

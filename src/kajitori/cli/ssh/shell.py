@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from websockets.exceptions import ConnectionClosed
 
 from kajitori.cli.ssh.member import Member
-from kajitori.client.member_streams import CommandStream
+from kajitori.client.members.streams import CommandStream
 from kajitori.errors import KajitoriError, Unavailable
 
 MAX_ANSWER_BYTES = 64 << 20

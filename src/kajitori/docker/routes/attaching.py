@@ -10,9 +10,9 @@ from typing import Any
 
 from aiohttp import web
 
-from kajitori.client.attached_output import Shown
-from kajitori.client.detach_keys import DETACH_KEYS, detach_keys_of
-from kajitori.client.member_streams import attach_url, running
+from kajitori.client.members.attached_output import Shown
+from kajitori.client.members.detach_keys import DETACH_KEYS, detach_keys_of
+from kajitori.client.members.streams import attach_url, running
 from kajitori.core.spec.reasons import Phase
 from kajitori.docker.engine import Engine, Terminal, engine_of
 from kajitori.docker.execution import pass_through

@@ -17,7 +17,7 @@ from kajitori.api.runs.port_forward import PROTOCOL, TUNNEL_PROTOCOL
 from kajitori.api.serving import protocols
 from kajitori.api.serving import server as server_module
 from kajitori.api.serving.server import ApiServer
-from kajitori.client.port_tunnels import PortTunnels
+from kajitori.client.members.port_tunnels import PortTunnels
 from kajitori.client.target import Target
 from kajitori.errors import Forbidden, Unavailable
 from kajitori.kube.spdy.ports import PortChannel

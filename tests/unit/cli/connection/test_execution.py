@@ -21,7 +21,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.server import ServerConnection, serve
 
 from kajitori.cli.connection.execution import _Sender, execute, raw_terminal
-from kajitori.client.member_streams import COMMAND_PROTOCOL, Channel, CommandStream
+from kajitori.client.members.streams import COMMAND_PROTOCOL, Channel, CommandStream
 from kajitori.client.target import Target
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from kajitori.cli.connection.forwarding import Forward, Forwarder
-from kajitori.client.member_streams import PORT_PROTOCOL
+from kajitori.client.members.streams import PORT_PROTOCOL
 from kajitori.client.target import Target
 from kajitori.errors import FieldError, InvalidInput
 

@@ -16,7 +16,7 @@ from tests.unit.cli.fake_web_api import TOKEN, view
 from kajitori.cli.context import Cli
 from kajitori.cli.follow import attached
 from kajitori.cli.follow.attached import Attachment
-from kajitori.client.member_streams import Channel, CommandStream
+from kajitori.client.members.streams import Channel, CommandStream
 from kajitori.client.target import Target
 from kajitori.client.web_api import Api
 

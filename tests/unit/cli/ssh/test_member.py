@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.cli.ssh.member import Member, shell_command
-from kajitori.client.port_tunnels import PortTunnels
+from kajitori.client.members.port_tunnels import PortTunnels
 from kajitori.client.target import Target
 from kajitori.errors import Unauthenticated
 

@@ -17,7 +17,7 @@ from kajitori.cli.ssh.configuration import SshFolder
 from kajitori.cli.ssh.files import MAX_WHOLE_BYTES
 from kajitori.cli.ssh.member import Member
 from kajitori.cli.ssh.serving import NO_AGENT, NO_REMOTE_PORTS, NO_SOCKETS, NO_X11, serve
-from kajitori.client.member_streams import Channel, CommandStream, PortConnection
+from kajitori.client.members.streams import Channel, CommandStream, PortConnection
 from kajitori.errors import NotFound
 
 BOUND_SECONDS = 10.0

@@ -39,8 +39,8 @@ def command(
     from kajitori.cli.follow.attached import attach_to_the_end
     from kajitori.cli.follow.follow import Follower, follow_to_the_end
     from kajitori.cli.follow.interrupts import Signals
-    from kajitori.client.detach_keys import detach_keys_of
     from kajitori.client.lookup import find_run
+    from kajitori.client.members.detach_keys import detach_keys_of
     from kajitori.client.views import is_final, phase_of
     from kajitori.errors import WrongState
 

@@ -268,7 +268,7 @@ def command(
             follower = Follower(cli, api, view, rank=rank, all_ranks=all_ranks, quiet=quiet)
             return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
     from kajitori.cli.follow.attached import attach_to_the_end
-    from kajitori.client.detach_keys import detach_keys_of
+    from kajitori.client.members.detach_keys import detach_keys_of
 
     with cli.api() as api:
         return attach_to_the_end(
@@ -286,7 +286,7 @@ def _check_terminal_options(words: Mapping[str, Any], detach_keys: str, output: 
 
         check_terminal()
     if words["tty"]:
-        from kajitori.client.detach_keys import detach_keys_of
+        from kajitori.client.members.detach_keys import detach_keys_of
 
         detach_keys_of(detach_keys)
 

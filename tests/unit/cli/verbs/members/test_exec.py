@@ -20,7 +20,7 @@ from tests.unit.cli.fake_web_api import TOKEN, view
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
-from kajitori.client.member_streams import COMMAND_PROTOCOL, Channel
+from kajitori.client.members.streams import COMMAND_PROTOCOL, Channel
 
 DEADLINE_SECONDS = 60
 SUCCESS = {"status": "Success"}

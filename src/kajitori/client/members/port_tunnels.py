@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
-from kajitori.client.member_streams import PortConnection, connected, open_tunnel
+from kajitori.client.members.streams import PortConnection, connected, open_tunnel
+from kajitori.client.members.tunnel_wire import TunnelConnection
 from kajitori.client.target import Target
-from kajitori.client.tunnel_wire import TunnelConnection
 from kajitori.client.views import View
 from kajitori.errors import Unavailable
 from kajitori.kube.connection.joined import acknowledges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.client.detach_keys import DETACH_KEYS, DetachKeys, parse_keys
+from kajitori.client.members.detach_keys import DETACH_KEYS, DetachKeys, parse_keys
 from kajitori.errors import FieldError
 
 

@@ -11,9 +11,9 @@ from tests.unit.cli.fake_web_api import TOKEN, view
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from kajitori.client import port_tunnels
-from kajitori.client.member_streams import TUNNEL_PROTOCOL
-from kajitori.client.port_tunnels import PortTunnels
+from kajitori.client.members import port_tunnels
+from kajitori.client.members.port_tunnels import PortTunnels
+from kajitori.client.members.streams import TUNNEL_PROTOCOL
 from kajitori.client.target import Target
 from kajitori.errors import Unavailable
 from kajitori.kube.errors import PortUnreachable

@@ -21,8 +21,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidPro
 from websockets.typing import Subprotocol
 
 from kajitori.client.connection import Response, proxy_for
+from kajitori.client.members.tunnel_wire import TunnelConnection
 from kajitori.client.target import Target
-from kajitori.client.tunnel_wire import TunnelConnection
 from kajitori.client.views import View
 from kajitori.client.web_api import error_of, run_path
 from kajitori.errors import KajitoriError, Unauthenticated, Unavailable

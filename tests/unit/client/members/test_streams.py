@@ -14,8 +14,8 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.frames import Frame, Opcode
 from websockets.protocol import Event
 
-from kajitori.client import member_streams
-from kajitori.client.member_streams import COMMAND_PROTOCOL, command_url, running
+from kajitori.client.members import streams
+from kajitori.client.members.streams import COMMAND_PROTOCOL, command_url, running
 from kajitori.client.target import Target
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import Unavailable
@@ -33,8 +33,8 @@ async def test_a_server_that_vanishes_silently_ends_a_command(monkeypatch: pytes
         with pytest.raises(Unavailable, match="broke while the command ran: the server was silent for 45 seconds"):
             async with running(target, command_url(target, view("bert"), ["sleep", "9"])) as stream:
                 socket = stream._socket
-                assert isinstance(socket, member_streams.WatchedConnection)
-                monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - member_streams.SILENCE_SECONDS)
+                assert isinstance(socket, streams.WatchedConnection)
+                monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - streams.SILENCE_SECONDS)
                 socket.loop.call_soon(socket._look_now)
                 async for _ in stream.output():
                     pass
@@ -53,10 +53,10 @@ async def test_a_server_counts_as_silent_only_while_its_bytes_are_read(
         target = Target(f"http://127.0.0.1:{next(iter(served.sockets)).getsockname()[1]}", TOKEN)
         async with running(target, command_url(target, view("bert"), ["true"])) as stream:
             socket = stream._socket
-            assert isinstance(socket, member_streams.WatchedConnection)
+            assert isinstance(socket, streams.WatchedConnection)
             if not reads:
                 socket.transport.pause_reading()
-            monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - member_streams.SILENCE_SECONDS)
+            monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - streams.SILENCE_SECONDS)
             socket._look_now()
             assert socket.was_silent == reads
             socket.transport.abort()
@@ -72,21 +72,21 @@ async def test_a_command_that_was_stopped_first_reads_what_arrived_meanwhile(mon
         target = Target(f"http://127.0.0.1:{next(iter(served.sockets)).getsockname()[1]}", TOKEN)
         async with running(target, command_url(target, view("bert"), ["true"])) as stream:
             socket = stream._socket
-            assert isinstance(socket, member_streams.WatchedConnection)
-            monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - 2 * member_streams.SILENCE_SECONDS)
+            assert isinstance(socket, streams.WatchedConnection)
+            monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - 2 * streams.SILENCE_SECONDS)
             assert socket._look is not None
             socket._look.cancel()
             monkeypatch.setattr(socket, "_look", socket.loop.call_at(socket.loop.time() - 40, socket._look_now))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert not socket.was_silent
-            assert 0 < socket._look.when() - socket.loop.time() <= member_streams.SILENCE_SECONDS, "it looks again"
+            assert 0 < socket._look.when() - socket.loop.time() <= streams.SILENCE_SECONDS, "it looks again"
             socket.transport.abort()
 
 
 async def test_an_idle_command_pings_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command may be silent for hours, and proxies close connections on which nothing is sent."""
-    monkeypatch.setattr(member_streams, "PING_SECONDS", 0.01)
+    monkeypatch.setattr(streams, "PING_SECONDS", 0.01)
     pinged = asyncio.Event()
 
     class Counting(ServerConnection):
@@ -101,7 +101,7 @@ async def test_an_idle_command_pings_the_server(monkeypatch: pytest.MonkeyPatch)
 
     async def answer(socket: ServerConnection) -> None:
         await pinged.wait()
-        await socket.send(bytes([member_streams.Channel.STATUS]) + b'{"status": "Success"}')
+        await socket.send(bytes([streams.Channel.STATUS]) + b'{"status": "Success"}')
 
     options: Any = {"create_connection": Counting, "ping_interval": None, "subprotocols": [COMMAND_PROTOCOL]}
     async with serve(answer, "127.0.0.1", 0, **options) as served:
@@ -114,7 +114,7 @@ async def test_an_idle_command_pings_the_server(monkeypatch: pytest.MonkeyPatch)
 def test_pings_are_more_frequent_than_proxies_expect() -> None:
     """Many proxies cut a connection that was idle for 60 s, and some after 10 s. They count for each direction."""
     assert 2 * PING_SECONDS < 10
-    assert 2 * PING_SECONDS < member_streams.SILENCE_SECONDS, "an unanswered ping delays the next one"
+    assert 2 * PING_SECONDS < streams.SILENCE_SECONDS, "an unanswered ping delays the next one"
 
 
 class Proxy:
@@ -145,7 +145,7 @@ async def test_streams_take_the_proxy_that_requests_take(variable: str, monkeypa
     """Also its user and password. $NO_PROXY names servers that are reached without it."""
 
     async def answer(socket: ServerConnection) -> None:
-        await socket.send(bytes([member_streams.Channel.STATUS]) + b'{"status": "Success"}')
+        await socket.send(bytes([streams.Channel.STATUS]) + b'{"status": "Success"}')
 
     async with serve(answer, "127.0.0.1", 0, subprotocols=[COMMAND_PROTOCOL]) as served:
         proxy = Proxy(next(iter(served.sockets)).getsockname()[1])
@@ -159,7 +159,7 @@ async def test_streams_take_the_proxy_that_requests_take(variable: str, monkeypa
     assert asked.startswith(b"CONNECT kaji.example.org:8600 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic YWRhOnNlY3JldA==\r\n" in asked
     monkeypatch.setenv("NO_PROXY", ".example.org")
-    assert member_streams._proxy_of(target) is None
+    assert streams._proxy_of(target) is None
 
 
 @pytest.mark.parametrize("server_scheme", ["http", "https"])
@@ -174,7 +174,7 @@ async def test_streams_take_a_proxy_that_is_spoken_to_by_tls(
     server_tls.load_cert_chain(of_server.server, of_server.server_key)
 
     async def answer(socket: ServerConnection) -> None:
-        await socket.send(bytes([member_streams.Channel.STATUS]) + b'{"status": "Success"}')
+        await socket.send(bytes([streams.Channel.STATUS]) + b'{"status": "Success"}')
 
     given = server_tls if server_scheme == "https" else None
     async with serve(answer, "127.0.0.1", 0, subprotocols=[COMMAND_PROTOCOL], ssl=given) as served:

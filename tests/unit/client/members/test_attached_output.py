@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.client.attached_output import KEPT_BYTES, Shown
+from kajitori.client.members.attached_output import KEPT_BYTES, Shown
 
 LINES = [b"line %d\n" % number for number in range(2000)]
 OUTPUT = b"".join(LINES)

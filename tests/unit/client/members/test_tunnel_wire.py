@@ -15,7 +15,7 @@ from websockets.protocol import SERVER, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
-from kajitori.client.tunnel_wire import ServerFrames, TunnelConnection, _make_frame
+from kajitori.client.members.tunnel_wire import ServerFrames, TunnelConnection, _make_frame
 
 SIZES = st.sampled_from([0, 1, 125, 126, 127, 65_535, 65_536, 70_000])
 
