@@ -46,7 +46,7 @@ USAGE_SINCE = timedelta(days=30)
 """Beginning of a sum of usage that names none."""
 MAX_USAGE_ROWS = 1_000_000
 MAX_HOURS_SPAN = timedelta(days=32)
-"""Longest time whose hours are counted."""
+"""Longest time for which usage is counted by hour."""
 
 
 class HistoryParameters(PageParameters):

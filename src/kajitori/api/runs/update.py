@@ -38,7 +38,7 @@ class UpdateRequest(Document):
     remove_after_seconds: Duration | None = Field(default=None, alias="removeAfter")
     on_stuck: Literal["tell", "restart"] | None = None
     array: str | None = Field(default=None, min_length=1, max_length=MAX_TEXT)
-    """Of a sweep: more indices add members, fewer remove some, and %N changes how many run at once."""
+    """The indices of a sweep: more of them add members, fewer remove some, and %N changes how many run at once."""
 
 
 @router.patch(

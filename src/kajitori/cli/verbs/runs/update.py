@@ -15,11 +15,15 @@ from kajitori.cli.options import done_option, namespace_option, runs_argument, s
 )
 @runs_argument
 @click.option("--time-limit", metavar="TIME", help="End the run this long after its start, such as 7d.")
-@click.option("--priority", type=click.Choice(["high", "normal", "low", "default"]), help="Which runs get nodes first.")
+@click.option("--priority", type=click.Choice(["high", "normal", "low", "default"]), help="Priority in the queue.")
 @click.option("--restarts", metavar="N", help="How often in all the program may fail and start again.")
 @click.option("--array", metavar="INDICES", help="Of a sweep: its indices, and %N for how many run at once.")
 @click.option("--rm-after", metavar="TIME", help="Delete the run this long after its end.")
-@click.option("--on-stuck", type=click.Choice(["tell", "restart", "default"]), help="What happens once it is stuck.")
+@click.option(
+    "--on-stuck",
+    type=click.Choice(["tell", "restart", "default"]),
+    help="tell the owner, or restart it, once it is stuck.",
+)
 @namespace_option()
 @done_option
 @server_options
