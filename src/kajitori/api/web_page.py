@@ -32,7 +32,7 @@ NONCE = "KAJITORI_STYLE_NONCE"
 COLOURS_COOKIE = "kaji-colours"
 """Cookie with the colours that a person chose, `light` or `dark`. The page sets it (web/src/app/colours.ts)."""
 SYSTEM_COLOURS = b'content="light dark"'
-"""What the document says of its colours if a person chose none."""
+"""The color-scheme of the document if a person chose neither light nor dark."""
 PAGES = (
     "/runs",
     "/start",

@@ -90,7 +90,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "drain": "Empty nodes: runs on them move elsewhere.",
         "uncordon": "Let nodes take work again.",
         "preflight": "Test nodes; those that fail leave the pool.",
-        "usage": "Show what was used, by whom or when, and its cost.",
+        "usage": "Show usage by team, owner, node or day, and its cost.",
         "audit": "Show who changed what, and which clients send too many requests.",
     },
     "Running a cluster": {

@@ -1,4 +1,4 @@
-"""Finds the members on a node with any kubelet by the control groups of their Pods, whose names contain the UID.
+"""Finds the members on a node with any kubelet: the name of a Pod's control group contains the UID of the Pod.
 
 A kubelet names a Pod's group after its UID, and the runtime makes one below it for each container. The Pod's sandbox
 (its pause process) is also a container, but runs no command of the user and uses next to nothing.

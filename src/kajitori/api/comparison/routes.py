@@ -52,9 +52,9 @@ class CompareParameters(Parameters):
 
 @router.get("/v1/compare", responses=describes(Comparison), summary="Compare runs")
 async def compare_runs(api: Shared, user: Caller, query: Annotated[CompareParameters, Query()]) -> Response:
-    """What two to four runs asked for, what became of them, and their curves: medians over all ranks since each run was
-    created. Removed runs are included if this server has a history. A run that does not exist, or that the caller may
-    not read, is listed as missing; it is an error only if no run is left."""
+    """Compares the requests, the results and the curves of two to four runs. Curves are medians over all ranks, since
+    each run was created. Removed runs are included if this server has a history. A run that does not exist, or that the
+    caller may not read, is listed as missing; it is an error only if no run is left."""
     _require_several(query.run)
     found, missing = await _found(api, user, query.run)
     intervals = [await _intervals(api, run, query.points) for run in found]

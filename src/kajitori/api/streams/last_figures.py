@@ -21,7 +21,7 @@ from kajitori.errors import KajitoriError
 from kajitori.history.store import History
 
 MAX_KEPT = 20_000
-"""Most runs whose figures from history are remembered."""
+"""Largest number of runs for which figures from history are remembered."""
 SETTLED_SECONDS = 900.0
 """Time after the end of a run after which history has all of it."""
 _ABOUT_WORK = frozenset((*RATED, *TOTALS, "epoch", "checkpoint_seconds", "work_seconds"))
@@ -92,8 +92,8 @@ def figures_of(newest_first: Sequence[Bands], *, runs_now: bool) -> RunFigures:
 
 @lru_cache(maxsize=1024)
 def main_figure(names: tuple[str, ...]) -> str:
-    """Return the figure that most likely tells how good a training is: its loss if there is one, else one whose name
-    tells, else the first in the alphabet; empty if there is none."""
+    """Return the main figure of a training: its loss if there is one, else a figure with the name of a loss or a score,
+    else the first in the alphabet; empty if there is none."""
     known = sorted(name for name in names if name not in _ABOUT_WORK and not name.endswith(".rate"))
     return STANDARD if STANDARD in known else objective_of(known) or next(iter(known), "")
 

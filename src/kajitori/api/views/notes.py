@@ -6,7 +6,7 @@ from kajitori.api.views.base import Time, View
 
 
 class NoteView(View):
-    """A text that somebody wrote about a run."""
+    """The note on a run."""
 
     text: str
     """Plain text, with line feeds."""

@@ -66,7 +66,7 @@ class RunView(View):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     """Notes of other programs: those that were submitted with the run."""
     note: NoteView | msgspec.UnsetType = msgspec.UNSET
-    """What people wrote about it; absent if nobody did."""
+    """The note on the run; absent if it has none."""
     programs: list[str] = msgspec.field(default_factory=list)
     """Paths on this server at which browsers find what rank 0 serves at the run's ports; empty if it does not run."""
 

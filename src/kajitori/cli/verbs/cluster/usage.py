@@ -40,7 +40,7 @@ _TITLES |= {"day": "DAY (UTC)", "hour": "HOUR (UTC)"}
 def command(
     cli: Cli, by: str, since: str, until: str | None, owner: str | None, namespace: str | None, output: str | None
 ) -> None:
-    """Show what was used, by whom or when, and its cost."""
+    """Show usage by team, owner, node or day, and its cost."""
     from kajitori.cli.printing.output import print_document
     from kajitori.cli.times import moment_option
 

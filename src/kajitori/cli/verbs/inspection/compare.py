@@ -31,7 +31,7 @@ _TITLES = {
 def command(cli: Cli, runs: tuple[str, ...], everything: bool, namespace: str | None, output: str | None) -> None:
     """Show what differs between two to four runs.
 
-    What they asked for, also the options of their programs; what became of them; and the last values of the figures
+    The table has their requests (also the options of their programs), their results, and the last values of the figures
     that their programs wrote. With -o csv: the curves of these figures and of the use of GPUs and processors, as
     medians of all ranks. Also of removed runs, by their name or UID.
     """
