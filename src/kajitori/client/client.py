@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -178,6 +179,7 @@ class Client:
         self._api = Api(target, transport=transport)
         self.namespace = namespace or target.namespace
         """Namespace of runs for which none is named; empty lets the server decide."""
+        self._has_role = False
 
     def __repr__(self) -> str:
         return f"<Client {self._api.target.url}, namespace {self.namespace or 'of the server'}>"
@@ -188,6 +190,7 @@ class Client:
         client = cls.__new__(cls)
         client._api = api
         client.namespace = namespace or api.target.namespace
+        client._has_role = False
         return client
 
     @property
@@ -277,12 +280,15 @@ class Client:
         """Return runs of the client's namespace, or of all namespaces if it has none; the newest first.
 
         Without `everybody` only one's own; with `active` only those that have not ended. `label` is `key` or
-        `key=value`, and `name` the beginning of names.
+        `key=value`, and `name` the beginning of names. Warns (UserWarning) if the list is empty because the caller has
+        no role in any namespace.
         """
         params: dict[str, Any] = {"owner": None if everybody else "@me", "namespace": self.namespace or None}
         params |= {"active": active, "name": name or None}
         params |= {"phase": _as_words(phase), "label": _as_words(label)}
         items = self._api.all_items("/v1/runs", params, limit=limit)
+        if not items and not self._has_role:
+            self._warn_without_role()
         return [Run(self, _to_model(item, RunState)) for item in items]
 
     def state_of(self, run: Run | str) -> RunState:
@@ -433,6 +439,15 @@ class Client:
         found = self._resolve_run(run)
         found.state = _to_model(self._api.post(run_path(_key(found.state), action), body), RunState)
         return found
+
+    def _warn_without_role(self) -> None:
+        """Warn a person who sees no runs because they have no role; ask the server until they have one."""
+        from kajitori.client.roles import role_missing_now
+
+        if missing := role_missing_now(self._api):
+            warnings.warn(missing, stacklevel=3)
+        else:
+            self._has_role = True
 
     def _resolve_run(self, run: Run | str) -> Run:
         return self.get(run) if isinstance(run, str) else run

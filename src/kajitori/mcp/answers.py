@@ -428,7 +428,7 @@ class Changed(Answer):
     """The effect of the tool."""
 
     done: str
-    """One of started, stopping, resumed or deleted."""
+    """One of started, stopping, resumed, changed or deleted."""
     run: RunLine
     findings: list[dict[str, Any]] = []
     """The changes that policy made to the run, and warnings."""

@@ -291,6 +291,28 @@ class Stop(OfRun):
     """Kill the run without a grace period. It excludes `grace`."""
 
 
+class Update(OfRun):
+    """The run to change, and the new values. What is left out stays as it is. The text `default` removes a value, so
+    that policy's default applies."""
+
+    time_limit: Words | None = None
+    """The longest time the run may take, counted from its start, for example 7d."""
+    priority: Literal["high", "normal", "low", "default"] | None = None
+    """The priority of the run in the queue."""
+    restarts: Annotated[Annotated[int, Field(ge=0)] | Literal["default"] | None, NumberOrText] = None
+    """How many times in all the run is restarted after its program failed, including the restarts so far."""
+    array: Words | None = None
+    """The indices of a sweep, and after % how many members run at once, for example `0-999%128`."""
+    rm_after: Words | None = None
+    """Delete the run this long after its end, for example 30d."""
+    on_stuck: Literal["tell", "restart", "default"] | None = None
+    """When the run is stuck: `tell` its owner, or `restart` it."""
+
+    def changes(self) -> dict[str, str | int]:
+        """Return the values that were given, as keyword arguments of `Client.update`."""
+        return self.model_dump(exclude_none=True, exclude={"run"})
+
+
 class Delete(OfRun):
     """The run to delete."""
 

@@ -41,6 +41,13 @@ async def resume_run(session: Session, asked: arguments.OfRun) -> answers.Change
     return _answer_of_change("resumed", (await session.client.resume(name)).state)
 
 
+async def update_run(session: Session, asked: arguments.Update) -> answers.Changed:
+    """Change the time limit, priority, restarts or array of a run without starting it again, or what happens after its
+    end. Changes of an ended run apply when it is resumed. The whole name of the run is needed."""
+    name = await _whole_name(session, asked.run)
+    return _answer_of_change("changed", (await session.client.update(name, **asked.changes())).state)
+
+
 async def delete_run(session: Session, asked: arguments.Delete) -> answers.Changed:
     """Delete a run that has ended. `force` also deletes a run that has not ended, and `checkpoint` also deletes its
     checkpoint files. The whole name of the run is needed."""

@@ -88,6 +88,7 @@ CHANGING: Sequence[Tool] = (
     Tool("Start a run", changing.start_run, changes=True, repeatable=False),
     Tool("Stop a run", changing.stop_run, changes=True, destroys=True),
     Tool("Start an ended run again", changing.resume_run, changes=True, repeatable=False),
+    Tool("Change the limits of a run", changing.update_run, changes=True, destroys=True),
     Tool("Delete a run", changing.delete_run, changes=True, destroys=True),
 )
 """Tools that change something."""

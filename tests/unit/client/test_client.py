@@ -310,3 +310,16 @@ def test_models_have_the_fields_of_the_servers_views(model: type[msgspec.Struct]
     """Each field of a model is in the view under the same name."""
     sent = {field.encode_name for field in msgspec.structs.fields(answer)} | {"document"}
     assert {field.encode_name for field in msgspec.structs.fields(model)} <= sent
+
+
+def test_a_list_warns_a_person_without_a_role() -> None:
+    """Once the person has a role, an empty list costs no second request."""
+    who: dict[str, Any] = {"user": "oidc:ben", "groups": [], "namespaces": [], "operator": False}
+    api = FakeWebApi([], answers={"GET /v1/whoami": who})
+    client = client_of(api)
+    with pytest.warns(UserWarning, match="no role in any namespace yet.*you are oidc:ben$"):
+        assert not client.list()
+    who["namespaces"] = [{"namespace": "vision", "role": "user", "logs": True}]
+    for _ in range(3):
+        assert not client.list()
+    assert len(api.calls_to("GET", "/whoami")) == 2

@@ -93,6 +93,7 @@ async def test_tools_that_change_are_marked_as_such() -> None:
         (False, True),
         (False, False),
         (False, True),
+        (False, True),
     ]
 
 
@@ -306,6 +307,11 @@ async def test_changes_need_the_whole_name_of_a_run() -> None:
         ("stop_run", {"run": "gpt", "grace": "5m"}, "stopping", "POST", "/gpt/stop", {"grace": "5m"}),
         ("stop_run", {"run": "vision/gpt", "now": True}, "stopping", "POST", "/gpt/stop", {"grace": "0s"}),
         ("resume_run", {"run": "mnist"}, "resumed", "POST", "/mnist/resume", None),
+        (
+            "update_run",
+            {"run": "gpt", "time_limit": "7d", "priority": "default", "restarts": 3},
+            *("changed", "PATCH", "/gpt", {"timeLimit": "7d", "priority": None, "restarts": 3}),
+        ),
         ("delete_run", {"run": "mnist"}, "deleted", "DELETE", "/mnist", None),
     ],
 )

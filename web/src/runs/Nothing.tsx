@@ -4,6 +4,7 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { client, contentOf } from "../api/client";
+import { whoAmI } from "../api/signIn";
 import { count } from "../words/amounts";
 import type { Whose } from "./whose";
 
@@ -26,6 +27,7 @@ const REFRESH_MS = 60_000;
 export function Nothing({ one, whose, any, showAll, children }: Properties) {
   const isAll = whose === "all";
   const others = useOthers(one === "sweep", !isAll && !any);
+  const { data: who } = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
   if (any)
     return (
       <Typography color="textSecondary" component="div">
@@ -34,6 +36,7 @@ export function Nothing({ one, whose, any, showAll, children }: Properties) {
       </Typography>
     );
   if (!isAll && others === undefined) return null;
+  if (who && !who.namespaces.length && !who.operator) return <NoRole {...who} />;
   return (
     <Box sx={{ maxWidth: 720 }}>
       {!isAll && others ? (
@@ -46,6 +49,16 @@ export function Nothing({ one, whose, any, showAll, children }: Properties) {
       )}
       {children}
     </Box>
+  );
+}
+
+function NoRole({ user, groups }: { user: string; groups: readonly string[] }) {
+  const own = groups.filter((group) => !group.startsWith("system:"));
+  return (
+    <Typography sx={{ maxWidth: 720, overflowWrap: "anywhere" }}>
+      You have no role in any team yet, so you see no runs. Ask your operators for one, and tell them: you are {user}
+      {own.length > 0 && `, and your groups are ${own.join(", ")}`}.
+    </Typography>
   );
 }
 

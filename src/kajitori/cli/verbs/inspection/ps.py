@@ -8,7 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, server_options
-from kajitori.cli.terminal import echo
+from kajitori.cli.terminal import echo, say
 from kajitori.client.views import phase_of, status_of
 
 _FILTERS = ("status", "name", "label", "owner", "sweep")
@@ -53,6 +53,7 @@ def command(
 ) -> None:
     """List runs: yours that are active, or all."""
     from kajitori.cli.printing.output import print_document
+    from kajitori.client.roles import role_missing_now
 
     if template is not None and output is not None:
         raise click.UsageError("--format and -o exclude each other")
@@ -61,8 +62,10 @@ def command(
     params["namespace"] = namespace
     if not everything and last is None and "phase" not in params:
         params["active"] = True
+    is_for_people = template is None and output in (None, "wide") and not quiet
     with cli.api() as api:
         runs = api.all_items("/v1/runs", params, limit=last)
+        missing = role_missing_now(api) if not runs and is_for_people else ""
     if template is not None and template != "table":
         from kajitori.cli.pages.templates import print_rows
 
@@ -74,6 +77,8 @@ def command(
             echo(run["name"])
     else:
         _print(cli, runs, wide=output == "wide", cut=not no_trunc, owners=all_users)
+    if missing:
+        say(f"note: {missing}")
 
 
 def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owners: bool) -> None:

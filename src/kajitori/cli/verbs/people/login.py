@@ -176,14 +176,16 @@ def _identity(cli: Cli) -> dict[str, Any]:
 
 def _next_steps(cli: Cli, who: dict[str, Any], context: SignedIn) -> list[str]:
     """Return hints about the next steps."""
+    from kajitori.client.roles import missing_role
+
     notes = [
         f"note: ${name} is set, and counts before this sign-in"
         for name in ("KAJI_SERVER", "KAJI_CONTEXT")
         if cli.environment.get(name)
     ]
     allowed = [namespace["namespace"] for namespace in who["namespaces"]]
-    if not allowed and not who["operator"]:
-        notes.append("note: you have no role in any namespace yet; ask your group's operators")
+    if missing := missing_role(who):
+        notes.append(f"note: {missing}")
     elif context.namespace not in allowed and allowed:
         notes.append(f"note: you have no role in namespace {context.namespace}; yours: {', '.join(allowed)}")
         notes.append(f"      to use another: kaji login {context.server} -N {allowed[0]}")

@@ -210,3 +210,17 @@ def test_format_table_without_columns_is_the_default_table() -> None:
     assert invoke(FakeWebApi(RUNS), "ps", "--format", "table").stdout == invoke(FakeWebApi(RUNS), "ps").stdout
     both = invoke(FakeWebApi(RUNS), "ps", "--format", "json", "-o", "yaml")
     assert both.exit_code == 2 and "--format and -o exclude each other" in both.stderr
+
+
+def test_an_empty_list_says_that_a_role_is_missing() -> None:
+    """A person whom nobody has given a role learns what to tell the operators; programs get the empty list alone."""
+    who = {"user": "oidc:ben", "groups": ["nlp", "system:authenticated"], "namespaces": [], "operator": False}
+    api = FakeWebApi([], answers={"GET /v1/whoami": who})
+    assert invoke(api, "ps").stderr == (
+        "note: you have no role in any namespace yet, so you see no runs. Ask the operators for one, and tell them: "
+        "you are oidc:ben, and your groups are nlp\n"
+    )
+    for words in (("-q",), ("-o", "json"), ("--format", "{{.Name}}")):
+        assert invoke(api, "ps", *words).stderr == ""
+    api.answers["GET /v1/whoami"] = who | {"namespaces": [{"namespace": "vision", "role": "viewer", "logs": True}]}
+    assert invoke(api, "ps").stderr == ""

@@ -1,0 +1,29 @@
+"""Why lists are empty for a person without a role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.client.views import View
+from kajitori.client.web_api import Api
+from kajitori.errors import KajitoriError
+
+
+def missing_role(who: View) -> str:
+    """Return what a person without any role has to do, from the answer of `/v1/whoami`; empty for others."""
+    if who["namespaces"] or who["operator"]:
+        return ""
+    groups = [group for group in who["groups"] if not group.startswith("system:")]
+    told = f"you are {who['user']}" + (f", and your groups are {', '.join(groups)}" if groups else "")
+    return (
+        "you have no role in any namespace yet, so you see no runs. Ask the operators for one, and tell them: " + told
+    )
+
+
+def role_missing_now(api: Api) -> str:
+    """Ask the server for the caller's roles and return `missing_role`; empty if the server does not answer."""
+    try:
+        who: dict[str, Any] = api.get("/v1/whoami")
+    except KajitoriError:
+        return ""
+    return missing_role(who)
