@@ -4,6 +4,7 @@ auth        authentication and authorisation of callers
 requests    what all requests pass: middleware, limits of callers, bodies
 answers     what all answers share: pages of lists, compression, errors as problem+json
 views       the types of the answers, from which the OpenAPI document is made
+rendering   runs, members and nodes as answers show them
 serving     uvicorn inside a running event loop, and its limits for connections
 runs        submit, list, watch, stop, resume, delete; members and results
 queue       the queue, explanations, and what-if questions

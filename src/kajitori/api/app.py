@@ -63,8 +63,10 @@ from kajitori.api.telemetry import routes as telemetry
 from kajitori.api.traffic import networks, past, recorder
 from kajitori.api.traffic import routes as traffic
 from kajitori.api.views import base, configuration, people, server, storage
+from kajitori.api.views import calls as call_views
 from kajitori.api.views import comparison as comparison_views
 from kajitori.api.views import history as history_views
+from kajitori.api.views import logs as log_views
 from kajitori.api.views import nodes as node_views
 from kajitori.api.views import queue as queue_views
 from kajitori.api.views import runs as run_views
@@ -135,10 +137,8 @@ ROUTERS = tuple(
 _VIEWS = dict.fromkeys(
     kind
     for module in (
-        *(base, run_views, storage, configuration, server, people, node_views, queue_views, history_views),
-        comparison_views,
-        stacks_views,
-        telemetry_views,
+        *(base, run_views, call_views, log_views, storage, configuration, server, people, node_views, queue_views),
+        *(history_views, comparison_views, stacks_views, telemetry_views),
     )
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, base.View)

@@ -23,6 +23,7 @@ from kajitori.api.auth import Sessions
 from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.history_lag import HistoryLag
 from kajitori.api.programs.parts import ProgramParts
+from kajitori.api.rendering.runs import RunRenderer
 from kajitori.api.requests.limits import Budget, Questions, Slots, Turns
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
@@ -34,7 +35,6 @@ from kajitori.api.streams.node_rows import NodeRows
 from kajitori.api.streams.queue_rows import QueueRows
 from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
-from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.traffic import TrafficKeeper

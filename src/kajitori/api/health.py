@@ -22,8 +22,8 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import require_definition
 from kajitori.api.nodes.board import board
 from kajitori.api.nodes.health import running_tests, test_of
+from kajitori.api.rendering.runs import phase_of
 from kajitori.api.views.nodes import GuaranteeView
-from kajitori.api.views.runs import phase_of
 from kajitori.api.views.server import ControllerView, Health, HistoryView, Version, controller_view
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.spec.reasons import Phase

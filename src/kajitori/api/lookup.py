@@ -6,7 +6,7 @@ import msgspec
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
-from kajitori.api.views.runs import phase_of
+from kajitori.api.rendering.runs import phase_of
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.documents.faults import show
 from kajitori.core.spec.run import name_fault

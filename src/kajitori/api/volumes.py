@@ -13,8 +13,8 @@ from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import active_runs
+from kajitori.api.rendering.runs import phase_of
 from kajitori.api.views.base import Deleted
-from kajitori.api.views.runs import phase_of
 from kajitori.api.views.storage import VolumeKind, VolumeList, VolumeView
 from kajitori.cluster.objects import Claim
 from kajitori.cluster.run_object import RunObject

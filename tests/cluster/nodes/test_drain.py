@@ -10,7 +10,7 @@ from tests.harness.cluster import Cluster
 from tests.harness.platform.parts import GPUS
 from tests.harness.waiting import until
 
-from kajitori.api.views.runs import nodes_of
+from kajitori.api.rendering.runs import nodes_of
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

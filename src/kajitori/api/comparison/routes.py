@@ -16,6 +16,7 @@ from kajitori.api.comparison.rows import rows_of
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.history.lost_time import time_of
 from kajitori.api.lookup import find_run_or_record
+from kajitori.api.rendering.runs import run_view
 from kajitori.api.telemetry.routes import DEFAULT_POINTS, intervals_of, is_wanted
 from kajitori.api.views.comparison import (
     ComparedFigure,
@@ -25,7 +26,7 @@ from kajitori.api.views.comparison import (
     Comparison,
     MissingRun,
 )
-from kajitori.api.views.runs import RunView, run_view
+from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.command_line import command_line
 from kajitori.core.telemetry.levels import MAX_POINTS, Interval, shown

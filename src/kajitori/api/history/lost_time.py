@@ -16,8 +16,8 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.history.routes import readable_of
 from kajitori.api.lookup import find_run_or_record, history_of
+from kajitori.api.rendering.runs import phase_of
 from kajitori.api.views.history import CauseView, CheckpointsView, RunTimeView, TimeOf, TimeReport, TimeSum
-from kajitori.api.views.runs import phase_of
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.lost_time import closed_parts, left_out, lifetime, marks_of, open_parts
 from kajitori.core.usage.daily import DAY, TimeAmount, TimedPart, TimeKey, TimeLevel, daily_times

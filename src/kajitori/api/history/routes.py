@@ -15,6 +15,7 @@ from kajitori.api.answers.paging import PageParameters, Parameters, decode_token
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import history_of, recorded_run
+from kajitori.api.rendering.runs import run_view
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.views.history import (
     AuditAnswer,
@@ -26,7 +27,7 @@ from kajitori.api.views.history import (
     UsageAnswer,
     UsageRow,
 )
-from kajitori.api.views.runs import RunView, run_view
+from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.usage.ledger import members_of, nodes_of

@@ -9,7 +9,7 @@ import msgspec
 from kajitori.api.logs.lines import UNKNOWN_TIME, Text, rows, with_known_stamps, without_stamps
 from kajitori.api.logs.merge import RankedBatch
 from kajitori.api.logs.request import Cursor
-from kajitori.api.views.runs import LogFrame, LogLine
+from kajitori.api.views.logs import LogFrame, LogLine
 
 FRAMES = "application/vnd.kajitori.log-frames"
 

@@ -36,7 +36,7 @@ from kajitori.api.logs.windows import (
 from kajitori.api.logs.windows import Query as SearchQuery
 from kajitori.api.lookup import find_run_or_record
 from kajitori.api.streams.answers import NDJSON, Chunks
-from kajitori.api.views.runs import LogMatch, LogSearchState, LogWindow, LogWindowLine
+from kajitori.api.views.logs import LogMatch, LogSearchState, LogWindow, LogWindowLine
 from kajitori.blobs.logs import LogsOfRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import started_at_of

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, address_of, authenticated
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.nodes.pools import pool_views
-from kajitori.api.views.node_states import gpu_amounts
+from kajitori.api.rendering.nodes import gpu_amounts
 from kajitori.api.views.nodes import (
     Amount,
     BoardHolding,

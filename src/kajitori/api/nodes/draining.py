@@ -7,7 +7,7 @@ from typing import Any
 
 from kajitori.api.auth import User
 from kajitori.api.nodes.health import change_node
-from kajitori.api.views.node_states import drains_of
+from kajitori.api.rendering.nodes import drains_of
 from kajitori.cluster.objects import Node
 from kajitori.core.nodes.health import DRAINED_BY
 from kajitori.core.nodes.trail import Entry, TrailEvent, append_entry, new_entry, write_trail

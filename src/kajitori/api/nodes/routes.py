@@ -25,8 +25,8 @@ from kajitori.api.nodes.health import (
     running_tests,
     test_of,
 )
+from kajitori.api.rendering.nodes import gpu_amounts, unavailable_reason
 from kajitori.api.requests.bodies import json_body, takes
-from kajitori.api.views.node_states import gpu_amounts, unavailable_reason
 from kajitori.api.views.nodes import Amount, MemberOnNode, NodeDetail, NodeView, Tested
 from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.cluster.objects import Node

@@ -15,6 +15,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
+from kajitori.api.rendering.runs import phase_of
 from kajitori.api.views.queue import (
     AwaitedView,
     DependentView,
@@ -24,7 +25,6 @@ from kajitori.api.views.queue import (
     QueuedView,
     QueueView,
 )
-from kajitori.api.views.runs import phase_of
 from kajitori.api.views.server import controller_view
 from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
 from kajitori.cluster.run_object import RunObject

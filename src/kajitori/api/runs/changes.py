@@ -15,10 +15,11 @@ from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
+from kajitori.api.rendering.runs import nodes_of, phase_of, run_view
 from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.runs.submit.submission import require_archive
 from kajitori.api.views.base import Deleted
-from kajitori.api.views.runs import RunView, StopView, nodes_of, phase_of, run_view
+from kajitori.api.views.runs import RunView, StopView
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import Digest, Duration

@@ -17,9 +17,9 @@ from kajitori.api.answers.paging import Parameters
 from kajitori.api.answers.problems import bug_response, error_response, parameter_faults
 from kajitori.api.auth import User, authenticated
 from kajitori.api.context import Api, api_of
+from kajitori.api.rendering.runs import phase_of
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.runs.tracking import RunTracker
-from kajitori.api.views.runs import phase_of
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of

@@ -12,7 +12,8 @@ from kajitori.api.answers.paging import PageParameters, decode_token, encode_tok
 from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.lookup import find_run_or_record
-from kajitori.api.views.runs import MemberList, member_view
+from kajitori.api.rendering.runs import member_view
+from kajitori.api.views.runs import MemberList
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.members import member_of
 

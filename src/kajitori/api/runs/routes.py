@@ -15,9 +15,10 @@ from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run, require_definition
+from kajitori.api.rendering.runs import phase_of
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
-from kajitori.api.views.runs import RunNames, RunView, phase_of
+from kajitori.api.views.runs import RunNames, RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words.run_names import branches

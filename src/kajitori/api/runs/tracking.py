@@ -7,7 +7,7 @@ from types import TracebackType
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
-from kajitori.api.views.runs import phase_of
+from kajitori.api.rendering.runs import phase_of
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import NotFound

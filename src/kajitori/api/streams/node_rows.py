@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kajitori.api.rendering.nodes import table_row
 from kajitori.api.streams.live_rows import LiveRows, RowChange
-from kajitori.api.views.node_states import table_row
 from kajitori.api.views.nodes import NodeCounts, NodeKey, NodeState, NodeTableRow
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView

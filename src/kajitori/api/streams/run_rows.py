@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kajitori.api.rendering.runs import run_summary
 from kajitori.api.streams.live_rows import LiveRows, RowChange
 from kajitori.api.streams.queue_rows import QueueRows
-from kajitori.api.views.runs import RunCounts, RunKey, RunTableRow, run_summary
+from kajitori.api.views.runs import RunCounts, RunKey, RunTableRow
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.spec.reasons import Phase

@@ -16,12 +16,13 @@ from kajitori.api.answers.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
+from kajitori.api.rendering.runs import phase_of, run_view
 from kajitori.api.requests.bodies import json_body
 from kajitori.api.runs.changes import Patch, change_run, is_resuming
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.telemetry.live import questions_of
 from kajitori.api.telemetry.stacks import running_members
-from kajitori.api.views.runs import RunView, phase_of, run_view
+from kajitori.api.views.runs import RunView
 from kajitori.api.views.telemetry import IdleGpu, IdleList, IdleReport, IdleRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, read

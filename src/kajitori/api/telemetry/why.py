@@ -15,6 +15,7 @@ from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run_or_record
+from kajitori.api.rendering.runs import phase_of
 from kajitori.api.telemetry.routes import intervals_of
 from kajitori.api.telemetry.stacks import (
     MAX_RANKS,
@@ -25,7 +26,6 @@ from kajitori.api.telemetry.stacks import (
     running_members,
     take_stacks,
 )
-from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject

@@ -36,6 +36,7 @@ from kajitori.api.context import (
 from kajitori.api.history_lag import HistoryLag
 from kajitori.api.programs.parts import OpenPort, ProgramParts
 from kajitori.api.programs.visits import Visits
+from kajitori.api.rendering.runs import RunRenderer
 from kajitori.api.requests.limits import MAX_LOGS, UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Slots, Turns
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
@@ -46,7 +47,6 @@ from kajitori.api.streams.node_rows import NodeRows
 from kajitori.api.streams.queue_rows import QueueRows
 from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
-from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs

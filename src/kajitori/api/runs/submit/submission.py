@@ -19,10 +19,11 @@ from kajitori.api.channels import channel_names
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.queue import waiting
+from kajitori.api.rendering.runs import run_view
 from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.runs.submit.after import with_found_runs
 from kajitori.api.views.queue import DryRun
-from kajitori.api.views.runs import RunView, run_view
+from kajitori.api.views.runs import RunView
 from kajitori.blobs.code import CodeStore, no_such_code
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, objections

@@ -1,0 +1,1 @@
+"""Make answers of the Web API from the objects of the cluster."""
