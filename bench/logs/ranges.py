@@ -22,9 +22,10 @@ from pathlib import Path
 
 from bench.parts.common import Limit, print_limits, print_table
 from bench.parts.options import option_parser
-from kajitori.api.logs import windows
 from kajitori.api.logs.lines import Position
-from kajitori.api.logs.ranges import StoredLog
+from kajitori.api.logs.ranges import windows
+from kajitori.api.logs.ranges.attempt_logs import StoredLog
+from kajitori.api.logs.ranges.search import SearchQuery, search
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.blobs.opening import open_blobs
 
@@ -111,7 +112,7 @@ def timed_peer(*command: str | Path) -> float:
 async def timed_search(log: StoredLog) -> tuple[float, int]:
     """Return seconds and bytes of one request's search for a text that is not there."""
     began, searched = time.monotonic(), 0
-    async for part in windows.search(log, windows.Query(b"needle")):
+    async for part in search(log, SearchQuery(b"needle")):
         searched = part.searched_bytes
     return time.monotonic() - began, searched
 

@@ -25,8 +25,8 @@ from kajitori.api.history import board_usage, lost_time
 from kajitori.api.history import routes as history
 from kajitori.api.identity import browser_routes, robots
 from kajitori.api.identity import routes as identity
-from kajitori.api.logs import range_routes as log_ranges
 from kajitori.api.logs import routes as logs
+from kajitori.api.logs.ranges import routes as log_ranges
 from kajitori.api.nodes import board, images
 from kajitori.api.nodes import health as node_health
 from kajitori.api.nodes import lists as node_lists

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kajitori.api.logs import ranges, windows
 from kajitori.api.logs.lines import Position
-from kajitori.api.logs.ranges import StoredLog
-from kajitori.api.logs.windows import Query, Window
+from kajitori.api.logs.ranges import attempt_logs, windows
+from kajitori.api.logs.ranges.attempt_logs import StoredLog
+from kajitori.api.logs.ranges.search import SearchQuery, search
+from kajitori.api.logs.ranges.windows import Window
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 
@@ -34,7 +35,7 @@ def first_and_last(window: Window) -> tuple[int, int]:
 async def test_windows_need_few_ranged_requests(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request to a cloud's store takes tens of milliseconds, and people scroll."""
     for name in ("PROBE_BYTES", "NEAR_BYTES", "TAIL_BYTES"):
-        monkeypatch.setattr(ranges, name, 16 * 1024)
+        monkeypatch.setattr(attempt_logs, name, 16 * 1024)
     asked: list[tuple[int, int | None]] = []
     get = blobs.get
 
@@ -63,5 +64,5 @@ async def test_windows_need_few_ranged_requests(blobs: Blobs, monkeypatch: pytes
     await requests(windows.window_at_line(again, 15_000, 50))  # counts all lines once
     assert await requests(windows.window_at_line(again, 15_000, 50)) == ((14_999, 15_048), 1)
     asked.clear()
-    found_lines = [line async for part in windows.search(again, Query(text=b"line 1234")) for line in part.lines]
+    found_lines = [line async for part in search(again, SearchQuery(text=b"line 1234")) for line in part.lines]
     assert (len(found_lines), len(asked)) == (11, 1)

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kajitori.api.logs.lines import Resumption, Text
 from kajitori.api.logs.pods import MemberPods
+from kajitori.api.logs.request import LogRequest
 from kajitori.cluster.objects import Pod
-from kajitori.errors import Unavailable
+from kajitori.cluster.runs.members import started_at_of
+from kajitori.core.logs import notices
+from kajitori.core.words import names
+from kajitori.errors import KajitoriError, Unavailable
+from kajitori.kube.errors import InvalidError
 from kajitori.kube.streams import ByteStream
 
 if TYPE_CHECKING:
+    from kajitori.api.auth import User
     from kajitori.api.runs.tracking import RunTracker
 
 SILENCE_SECONDS = 5.0
@@ -21,6 +30,8 @@ SILENCE_SECONDS = 5.0
 node stays open without data."""
 BEGUN_SECONDS = 0.02
 """Time without data after which the beginning of an incomplete line is passed on."""
+FIRST_LINE_BYTES = 256
+"""Bytes of a log's first line that are read to learn its time."""
 
 
 @dataclass(slots=True)
@@ -86,11 +97,62 @@ class Unstamped:
         self._is_open = False
 
     def feed(self, chunk: bytes) -> Text:
+        """Return the chunk."""
         self._is_open = not chunk.endswith(b"\n")
         return Text(chunk, stamped=False)
 
     def take_begun(self) -> Text:
+        """Return an empty text: nothing is buffered."""
         return Text(b"")
 
     def flush(self) -> Text:
+        """Return the line end that the last line lacks, or an empty text."""
         return Text(b"\n" * self._is_open, stamped=False, is_added_end=True)
+
+
+async def open_stream(user: User, pod: Pod, request: LogRequest, *, tail: int | None, since_time: str) -> ByteStream:
+    """Open the log of a Pod, or that of the requested output stream.
+
+    If the API server does not tell streams apart, the whole log counts as stdout. Raises its errors.
+    """
+    read = partial(
+        user.client.open_log,
+        pod.metadata.namespace,
+        pod.metadata.name,
+        container=names.MEMBER_CONTAINER,
+        follow=request.follow and not pod.is_finished,
+        tail_lines=tail,
+        since_time=since_time,
+        timestamps=request.timestamps,
+    )
+    if request.stream is None:
+        return await read()
+    try:
+        return await read(stream=request.stream.capitalize())
+    except InvalidError as error:
+        if error.status != 422 or request.stream == "stderr":
+            raise
+        return await read()
+
+
+async def read_first_line(user: User, pod: Pod, now: datetime) -> bytes:
+    """Return the beginning of a log's first line, with its time; empty if the program has not run for long, so that
+    its log cannot have lost its beginning.
+
+    Also empty if the log cannot be read: reading the whole log then says why.
+    """
+    started_at = started_at_of(pod)
+    if not started_at or (now - datetime.fromisoformat(started_at)).total_seconds() < notices.LATE_SECONDS:
+        return b""
+    try:
+        stream = await user.client.open_log(
+            pod.metadata.namespace,
+            pod.metadata.name,
+            container=names.MEMBER_CONTAINER,
+            timestamps=True,
+            limit_bytes=FIRST_LINE_BYTES,
+        )
+        async with stream, aclosing(aiter(stream)) as chunks:
+            return await anext(chunks, b"")
+    except KajitoriError:
+        return b""

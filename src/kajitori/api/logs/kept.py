@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kajitori.api.auth import User
 
 
-class KeptOfMember:
+class KeptMemberLogs:
     """Stored logs of one rank by attempt, for users who may read the logs of Pods."""
 
     def __init__(self, user: User, run: RunObject, rank: int, kept: LogsOfRun | None) -> None:
@@ -69,6 +69,7 @@ class KeptOfMember:
             return b""
 
     async def _text(self, kept: LogsOfRun, attempt: int) -> bytes:
+        """Return the stored log of an attempt, with uniform stamps. Raises NotFound if there is none."""
         normaliser = Normaliser()
         async with aclosing(kept.read(attempt, self._rank)) as chunks:
             text = b"".join([normaliser.feed(chunk).text async for chunk in chunks])

@@ -239,14 +239,19 @@ def since(moment: bytes) -> Resumption:
 
 def utc_time(text: bytes) -> str:
     """Return a log's time in UTC with nine digits; empty if the text is no time."""
-    found = _UTC.fullmatch(text)
-    if found is not None:
-        return f"{found[1].decode()}.{(found[2] or b'').decode():0<9}Z"
-    found = _OFFSET.fullmatch(text)
-    if found is None:
+    match = _UTC.fullmatch(text)
+    if match is not None:
+        return f"{match[1].decode()}.{(match[2] or b'').decode():0<9}Z"
+    match = _OFFSET.fullmatch(text)
+    if match is None:
         return ""
     try:
-        moment = datetime.fromisoformat((found[1] + found[3]).decode()).astimezone(UTC)
+        moment = datetime.fromisoformat((match[1] + match[3]).decode()).astimezone(UTC)
     except (ValueError, OverflowError):
         return ""
-    return f"{moment.isoformat()[:19]}.{(found[2] or b'').decode():0<9}Z"
+    return f"{moment.isoformat()[:19]}.{(match[2] or b'').decode():0<9}Z"
+
+
+def stamp_of(moment: datetime) -> bytes:
+    """Return a moment in the format of a line's time."""
+    return utc_time(moment.astimezone(UTC).isoformat().encode()).encode()

@@ -25,6 +25,7 @@ AHEAD_BATCHES = 2
 
 OUTPUT_BYTES = 256 * 1024
 OUTPUT_PARTS = 512
+"""Number of bytes and of batches after which merged lines are passed on."""
 
 _AFTER_TIME = b"~"
 """A byte that sorts after the blank behind a line's time."""
@@ -107,17 +108,17 @@ async def merged(logs: Sequence[tuple[MemberLog, RunTracker]], *, follow: bool) 
     lanes = [_Lane(log, arrived, clock()) for log, _ in logs]
     pumps = [asyncio.create_task(lane.pump(tracker)) for lane, (_, tracker) in zip(lanes, logs, strict=True)]
     heads: list[tuple[bytes, int, _Lane]] = []
-    lacking = list(lanes)
+    waiting = list(lanes)
     try:
-        while lacking or heads:
+        while waiting or heads:
             arrived.clear()
-            lacking = [lane for lane in lacking if not _advance(lane, heads)]
-            quiet_at = [lane.arrived_at + WINDOW_SECONDS for lane in lacking]
-            until = max(quiet_at, default=0.0)
+            waiting = [lane for lane in waiting if not _advance(lane, heads)]
+            silent_at = [lane.arrived_at + WINDOW_SECONDS for lane in waiting]
+            until = max(silent_at, default=0.0)
             all_silent = follow and until <= clock()
-            if heads and (not lacking or all_silent):
-                yield _take(heads, lacking, wait_for_all=not all_silent)
-            elif lacking:
+            if heads and (not waiting or all_silent):
+                yield _take(heads, waiting, wait_for_all=not all_silent)
+            elif waiting:
                 await _wait(arrived, until - clock() if heads and follow else None)
     finally:
         for pump in pumps:
@@ -126,7 +127,7 @@ async def merged(logs: Sequence[tuple[MemberLog, RunTracker]], *, follow: bool) 
 
 
 def _advance(lane: _Lane, heads: list[tuple[bytes, int, _Lane]]) -> bool:
-    """Push a lane's next line on the heap; whether the lane needs no more data now, because it has one or is over.
+    """Push a lane's next line on the heap. Return whether the lane has one or is over, so that it need not be awaited.
 
     Raises the error of the lane's log at the end of the lane.
     """
@@ -139,7 +140,7 @@ def _advance(lane: _Lane, heads: list[tuple[bytes, int, _Lane]]) -> bool:
     return lane.is_over
 
 
-def _take(heads: list[tuple[bytes, int, _Lane]], lacking: list[_Lane], *, wait_for_all: bool) -> list[RankedBatch]:
+def _take(heads: list[tuple[bytes, int, _Lane]], waiting: list[_Lane], *, wait_for_all: bool) -> list[RankedBatch]:
     """Return the earliest lines; with `wait_for_all` only until a log has no buffered line."""
     taken: list[RankedBatch] = []
     size = 0
@@ -153,13 +154,14 @@ def _take(heads: list[tuple[bytes, int, _Lane]], lacking: list[_Lane], *, wait_f
             heapq.heappush(heads, (head, rank, lane))
             continue
         if not lane.is_over or lane.error is not None:
-            lacking.append(lane)
+            waiting.append(lane)
             if wait_for_all:
                 break
     return taken
 
 
 async def _wait(arrived: asyncio.Event, seconds: float | None) -> None:
+    """Wait until data has arrived, for at most this time; None: without a limit."""
     try:
         async with asyncio.timeout(max(0.0, seconds) if seconds is not None else None):
             await arrived.wait()

@@ -24,13 +24,13 @@ class MemberPods:
 
     def of_attempts(self, oldest: int, newest: int) -> Iterator[Pod]:
         """Yield the Pods of the attempts from `oldest` to `newest`, both included, the newest first."""
-        found = False
+        has_pods = False
         for attempt in range(newest, max(oldest, newest - LOOKED_AT_BY_NAME) - 1, -1):
             pod = self.of_attempt(attempt)
             if pod is not None and self._mirror.run_uid_of(pod) == self._run.uid:
-                found = True
+                has_pods = True
                 yield pod
-        if found or newest - oldest <= LOOKED_AT_BY_NAME:
+        if has_pods or newest - oldest <= LOOKED_AT_BY_NAME:
             return
         # A member of a service may still run in an old attempt.
         for pod in self._mirror.owned_pods(self._run.namespace, self._run.name, self._run.uid):
@@ -44,17 +44,18 @@ class MemberPods:
 
     def is_gone(self, pod: Pod) -> bool:
         """Whether the Pod was deleted."""
-        return self._known(pod) is None
+        return self._current(pod) is None
 
     def is_finished(self, pod: Pod) -> bool:
         """Whether the Pod exists and has ended."""
-        known = self._known(pod)
-        return known is not None and known.is_finished
+        current = self._current(pod)
+        return current is not None and current.is_finished
 
-    def _known(self, pod: Pod) -> Pod | None:
+    def _current(self, pod: Pod) -> Pod | None:
+        """Return the Pod as it is now; None if it was deleted, even if another one has its name."""
         meta = pod.metadata
-        known = self._mirror.pods.get((meta.namespace, meta.name))
-        return known if known is not None and known.metadata.uid == meta.uid else None
+        current = self._mirror.pods.get((meta.namespace, meta.name))
+        return current if current is not None and current.metadata.uid == meta.uid else None
 
 
 def attempt_of(pod: Pod) -> int:

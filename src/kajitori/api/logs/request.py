@@ -41,6 +41,13 @@ class LogRequest:
     """Only lines that the program wrote to this stream; None: to either."""
 
 
+def no_such_attempt(run_name: str, attempts: int, wanted: int) -> InvalidInput:
+    """Return the error for an attempt that a run has not made. `attempts` is the number of those that it has made."""
+    times = f"{attempts} times" if attempts != 1 else "once"
+    hint = f"name one of 1 to {attempts}" if attempts > 1 else "leave it out"
+    return InvalidInput.one("attempt", f"{run_name} was started {times}", value=str(wanted), hint=hint)
+
+
 class Batch(NamedTuple):
     """Lines of one attempt that arrived together."""
 

@@ -41,6 +41,7 @@ MAX_RANKS = 256
 """Largest number of logs that one answer merges; each is a connection to the API server."""
 
 OPENED_AT_ONCE = 16
+"""Largest number of logs of a request that are opened at the same time."""
 
 
 class LogParameters(Parameters):
@@ -140,6 +141,7 @@ def _requests(query: LogParameters, ranks: list[int], since: datetime | None, *,
 
 
 def _encoding(query: LogParameters, *, several: bool) -> tuple[Encoding, str]:
+    """Return the encoder of an answer and its media type. `several`: the answer may have lines of several members."""
     if query.frames:
         return partial(as_frame, timestamps=query.timestamps), FRAMES
     if several or query.documents:
@@ -167,7 +169,7 @@ def read_since(text: str, now: datetime, field: str = "since") -> datetime:
 def ranks_of(run: RunObject, ranks: Sequence[int], *, all_ranks: bool = False) -> list[int]:
     """Return the members that a caller names: ranks, or indices of a sweep. By default the first.
 
-    Raises InvalidInput for members that the run does not have, and for all of too many.
+    Raises InvalidInput for members that the run does not have, and for `all_ranks` if there are more than MAX_RANKS.
     """
     array = array_of(run)
     if array is not None:
@@ -202,8 +204,8 @@ def _indices(run: RunObject, indices: Sequence[int], array: Array, *, all_ranks:
     wanted = list(dict.fromkeys(indices or array.indices[:1]))
     missing = sorted(set(wanted) - set(array.indices))
     if missing:
-        known = compress_ranks(array.indices)
-        hint = f"its indices are {known if len(known) < 200 else known[:200] + '…'}"
+        indices_text = compress_ranks(array.indices)
+        hint = f"its indices are {indices_text if len(indices_text) < 200 else indices_text[:200] + '…'}"
         raise InvalidInput([Fault("rank", f"{run.metadata.name} has no member {i}", str(i), hint) for i in missing])
     return wanted
 
@@ -221,15 +223,15 @@ async def _open(logs: list[MemberLog]) -> list[MemberLog]:
 
     try:
         results = await asyncio.gather(*(connect(log) for log in logs), return_exceptions=True)
-        found = [log for log, result in zip(logs, results, strict=True) if not isinstance(result, NotFound)]
+        existing = [log for log, result in zip(logs, results, strict=True) if not isinstance(result, NotFound)]
         failures = [result for result in results if isinstance(result, BaseException)]
-        serious = [failure for failure in failures if not isinstance(failure, NotFound)]
-        if serious or (failures and not found):
-            raise (serious or failures)[0]
+        errors = [failure for failure in failures if not isinstance(failure, NotFound)]
+        if errors or (failures and not existing):
+            raise (errors or failures)[0]
     except BaseException:
         await _close(logs)
         raise
-    return found
+    return existing
 
 
 async def _close(logs: list[MemberLog]) -> None:
@@ -241,16 +243,16 @@ async def _chunks(
     api: Api, user: User, run: RunObject, logs: list[MemberLog], encode: Encoding, query: LogParameters
 ) -> Chunks:
     if len(logs) == 1:
-        held = b""  # an added end of a line, which only a later line needs
+        line_end = b""  # an added end of a line, which is sent only if another line follows
         with RunTracker(api, user, run, pods=True) as tracker:
             async with aclosing(logs[0].batches(tracker)) as batches:
                 async for batch in batches:
                     chunk = encode(RankedBatch(logs[0].rank, batch))
                     if query.exact_end and batch.part.is_added_end:
-                        held += chunk
+                        line_end += chunk
                     elif chunk:
-                        yield held + chunk
-                        held = b""
+                        yield line_end + chunk
+                        line_end = b""
         return
     async with AsyncExitStack() as stack:
         tracked = [(log, stack.enter_context(RunTracker(api, user, run, pods=True))) for log in logs]

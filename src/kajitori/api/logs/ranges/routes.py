@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -16,24 +16,23 @@ from starlette.responses import Response
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.logs.expressions import Expression
-from kajitori.api.logs.lines import UNKNOWN_TIME, utc_time
+from kajitori.api.logs.lines import UNKNOWN_TIME, stamp_of, utc_time
 from kajitori.api.logs.pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
-from kajitori.api.logs.ranges import AttemptLog, PodLog, StoredLog
-from kajitori.api.logs.request import Cursor
-from kajitori.api.logs.routes import MAX_RANKS, ranks_of, read_since
-from kajitori.api.logs.windows import (
+from kajitori.api.logs.ranges.attempt_logs import AttemptLog, PodLog, StoredLog
+from kajitori.api.logs.ranges.expressions import Expression
+from kajitori.api.logs.ranges.search import SearchQuery, search
+from kajitori.api.logs.ranges.windows import (
     Line,
     Window,
     last_window,
-    search,
     window_after,
     window_around,
     window_at_line,
     window_before,
     window_since,
 )
-from kajitori.api.logs.windows import Query as SearchQuery
+from kajitori.api.logs.request import Cursor, no_such_attempt
+from kajitori.api.logs.routes import MAX_RANKS, ranks_of, read_since
 from kajitori.api.lookup import find_run_or_record
 from kajitori.api.streams.answers import NDJSON, Chunks
 from kajitori.api.views.logs import LogMatch, LogSearchState, LogWindow, LogWindowLine
@@ -123,22 +122,29 @@ async def read_window(
             (log,) = await find_logs(api, user, run, [rank], attempt)
         except NotFound as error:
             return answer(LogWindow(rank, attempt or 0, [], at_end=True, missing=error.message))
-        if "before" in cursors:
-            window = await window_before(log, cursors["before"].position, query.limit)
-        elif "to" in cursors:
-            place = cursors["to"].position
-            window = await window_before(log, replace(place, count=place.count + 1), query.limit)
-        elif "after" in cursors:
-            window = await window_after(log, cursors["after"].position, query.limit)
-        elif "at" in cursors:
-            window = await window_around(log, cursors["at"].position, query.limit)
-        elif query.line is not None:
-            window = await window_at_line(log, query.line, query.limit)
-        elif since is not None:
-            window = await window_since(log, stamp_of(since), query.limit)
-        else:
-            window = await last_window(log, query.limit)
-    return answer(_view(log, window))
+        return answer(_view(log, await _selected_window(log, query, cursors, since)))
+
+
+async def _selected_window(
+    log: AttemptLog, query: WindowParameters, cursors: Mapping[str, Cursor], since: datetime | None
+) -> Window:
+    """Return the window that a query selects. `cursors` holds the one position that it names, by the parameter."""
+    for name, cursor in cursors.items():
+        place = cursor.position
+        match name:
+            case "before":
+                return await window_before(log, place, query.limit)
+            case "to":
+                return await window_before(log, replace(place, count=place.count + 1), query.limit)
+            case "after":
+                return await window_after(log, place, query.limit)
+            case _:
+                return await window_around(log, place, query.limit)
+    if query.line is not None:
+        return await window_at_line(log, query.line, query.limit)
+    if since is not None:
+        return await window_since(log, stamp_of(since), query.limit)
+    return await last_window(log, query.limit)
 
 
 @router.get(
@@ -187,7 +193,9 @@ async def search_logs(
     )
     run = await find_run_or_record(api, user, namespace, name)
     logs = await find_logs(api, user, run, ranks_of(run, query.rank, all_ranks=query.all_ranks), query.attempt)
-    return api.streams.stream(_searched(api, logs, wanted, brief=query.brief), kind="log searches", media_type=NDJSON)
+    return api.streams.stream(
+        _search_results(api, logs, wanted, brief=query.brief), kind="log searches", media_type=NDJSON
+    )
 
 
 async def find_logs(
@@ -201,21 +209,19 @@ async def find_logs(
     await user.require("get", meta.namespace, resource=PODS, subresource="log")
     newest = run.status.attempts if run.status is not None else 0
     if attempt is not None and attempt > newest:
-        times = f"{newest} times" if newest != 1 else "once"
-        hint = f"name one of 1 to {newest}" if newest > 1 else "leave it out"
-        raise InvalidInput.one("attempt", f"{meta.name} was started {times}", value=str(attempt), hint=hint)
+        raise no_such_attempt(meta.name, newest, attempt)
     kept = LogsOfRun(api.stores.logs, meta.namespace, meta.uid) if api.stores.logs is not None else None
-    found: list[AttemptLog] = []
+    logs: list[AttemptLog] = []
     for rank in ranks:
         log = _pods_log(api, user, run, rank, attempt) or await _kept_log(kept, rank, attempt)
         if log is not None:
-            found.append(log)
-    if not found:
+            logs.append(log)
+    if not logs:
         which = f"rank {compress_ranks(ranks)}" if len(ranks) > 1 else f"rank {ranks[0]}"
         where = f" in attempt {attempt}" if attempt is not None else ""
         hint = f"see what happened to it: kaji events {meta.name}"
         raise NotFound(f"{meta.name} has no log of {which}{where}", hint=hint)
-    return found
+    return logs
 
 
 def _pods_log(api: Api, user: User, run: RunObject, rank: int, attempt: int | None) -> PodLog | None:
@@ -244,12 +250,8 @@ async def _kept_log(kept: LogsOfRun | None, rank: int, attempt: int | None) -> S
         return None
 
 
-def stamp_of(moment: datetime) -> bytes:
-    """Return a moment in the format of a line's time."""
-    return utc_time(moment.astimezone(UTC).isoformat().encode()).encode()
-
-
 def _view(log: AttemptLog, window: Window) -> LogWindow:
+    """Return the answer with a window."""
     lines = window.lines
     return LogWindow(
         rank=log.rank,
@@ -263,7 +265,7 @@ def _view(log: AttemptLog, window: Window) -> LogWindow:
     )
 
 
-async def _searched(api: Api, logs: Sequence[AttemptLog], query: SearchQuery, *, brief: bool) -> Chunks:
+async def _search_results(api: Api, logs: Sequence[AttemptLog], query: SearchQuery, *, brief: bool) -> Chunks:
     for log in logs:
         with api.callers.logs.one():
             async with aclosing(search(log, query)) as parts:
@@ -272,10 +274,10 @@ async def _searched(api: Api, logs: Sequence[AttemptLog], query: SearchQuery, *,
                         _match(log, line, number, brief=brief) for line, number in part.lines
                     ]
                     query = replace(query, limit=query.limit - len(part.lines))
-                    following = str(Cursor(log.rank, log.attempt, part.next)) if part.next is not None else ""
+                    next_cursor = str(Cursor(log.rank, log.attempt, part.next)) if part.next is not None else ""
                     views.append(
                         LogSearchState(
-                            log.rank, log.attempt, part.matches, part.searched_bytes, part.is_over, following
+                            log.rank, log.attempt, part.matches, part.searched_bytes, part.is_over, next_cursor
                         )
                     )
                     yield b"".join(msgspec.json.encode(view) + b"\n" for view in views)

@@ -28,10 +28,13 @@ PROBE_BYTES = 64 * 1024
 NEAR_BYTES = 256 * 1024
 """A place in a kept log is known well enough if it is within this distance before the line."""
 TAIL_BYTES = 256 * 1024
+"""Bytes that are read first before a place in a kept log, to find some lines before it."""
 FIRST_SPAN = timedelta(seconds=1)
-LONGER = 8
-MOST_SPANS = 6
-"""After this many spans of time that hold too few lines, the log is read from its beginning."""
+"""Time before a line for which a kubelet's log is read first, to find some lines before it."""
+SPAN_FACTOR = 8
+"""If that held too few lines, the next span is this many times as long."""
+MAX_SPANS = 6
+"""After this many spans that held too few lines, the log is read from its beginning."""
 
 Blocks = AsyncGenerator[bytes, None]
 
@@ -84,7 +87,7 @@ class StoredLog(AttemptLog):
 
     async def last(self, lines: int) -> Blocks:
         place, text = await self._place_before(self._blob.size_bytes, lines)
-        async with aclosing(whole_lines(_once(text)) if text else self._from(place)) as blocks:
+        async with aclosing(whole_lines(_one_chunk(text)) if text else self._from(place)) as blocks:
             async for block in blocks:
                 yield block
 
@@ -139,18 +142,18 @@ class StoredLog(AttemptLog):
         Lines are in the order of time, so the place is found by halves. In a cloud's store each half costs a request,
         so their times are remembered: windows near each other share nearly all of them.
         """
-        known = self._kept.times.of(self._blob)
+        times = self._kept.times.of(self._blob)
         low, high = 0, self._blob.size_bytes
         while high - low > NEAR_BYTES:
             middle = (low + high) // 2
-            if middle not in known:
-                known[middle] = await self._first_time(middle, min(self._blob.size_bytes, middle + PROBE_BYTES))
-            found = known[middle]
-            if found is None:  # one long line
+            if middle not in times:
+                times[middle] = await self._first_time(middle, min(self._blob.size_bytes, middle + PROBE_BYTES))
+            line = times[middle]
+            if line is None:  # one long line
                 high = middle
-            elif found[1] < time:
-                low = found[0]
-                if found[0] >= high:
+            elif line[1] < time:
+                low = line[0]
+                if line[0] >= high:
                     break
             else:
                 high = middle
@@ -170,6 +173,7 @@ class StoredLog(AttemptLog):
         return None
 
     async def _bytes(self, start: int, length: int) -> bytes:
+        """Return a part of the stored log."""
         async with aclosing(self._kept.read_range(self._blob, start, length)) as chunks:
             return b"".join([chunk async for chunk in chunks])
 
@@ -178,6 +182,7 @@ class PodLog(AttemptLog):
     """A log that a kubelet holds."""
 
     def __init__(self, user: User, pod: Pod, indexes: RecentIndexes, began: bytes) -> None:
+        """`began`: when the program started, in the format of a line's time; empty if that is not known."""
         member = pod.member
         assert member is not None
         super().__init__(member.rank, member.attempt, is_live=not pod.is_finished)
@@ -194,7 +199,7 @@ class PodLog(AttemptLog):
 
     async def before(self, time: bytes, lines: int) -> Blocks:
         span = FIRST_SPAN
-        for _ in range(MOST_SPANS):
+        for _ in range(MAX_SPANS):
             start = _earlier(time, span)
             if start <= self._began:
                 break
@@ -212,7 +217,7 @@ class PodLog(AttemptLog):
                 for block in held:
                     yield block
                 return
-            span *= LONGER
+            span *= SPAN_FACTOR
         async with aclosing(self._read()) as blocks:
             async for block in blocks:
                 yield block
@@ -238,6 +243,7 @@ class PodLog(AttemptLog):
         return (entry.line, self._read(since=entry.time.encode())) if entry is not None else (0, self._read())
 
     async def _read(self, *, tail: int | None = None, since: bytes = b"") -> Blocks:
+        """Yield the kubelet's log: its last `tail` lines, from the second of `since` on, or all of it."""
         meta = self._pod.metadata
         stream = await self._user.client.open_log(
             meta.namespace,
@@ -252,7 +258,7 @@ class PodLog(AttemptLog):
                 yield block
 
 
-async def _once(text: bytes) -> Blocks:
+async def _one_chunk(text: bytes) -> Blocks:
     yield text
 
 
@@ -273,12 +279,13 @@ async def whole_lines(
             stored.append(rest[:LINE_LIMIT_BYTES])
             rest = rest[LINE_LIMIT_BYTES:]
         for part in stored:
-            yield _counted(normaliser, index, part)
+            yield _normalised(normaliser, index, part)
     if rest and with_open:
-        yield _counted(normaliser, index, rest)
+        yield _normalised(normaliser, index, rest)
 
 
-def _counted(normaliser: Normaliser, index: LineIndex | None, stored: bytes) -> bytes:
+def _normalised(normaliser: Normaliser, index: LineIndex | None, stored: bytes) -> bytes:
+    """Return a block of whole lines with uniform stamps, and count them in `index`."""
     block = normaliser.feed(stored if stored.endswith(b"\n") else stored + b"\n").text
     if index is not None:
         index.add(block, stored)
@@ -293,11 +300,13 @@ def _lines_before(block: bytes, time: bytes) -> int:
 
 
 def _last_time(block: bytes) -> bytes:
+    """Return the time of a block's last line."""
     begin = block.rfind(b"\n", 0, -1) + 1
     return block[begin : begin + 30]
 
 
 def _earlier(time: bytes, span: timedelta) -> bytes:
+    """Return the second that is `span` before a line's time; empty if there is none."""
     try:
         return f"{(datetime.fromisoformat(time[:SECOND].decode()) - span).isoformat()}.000000000Z".encode()
     except (ValueError, OverflowError):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kajitori.api.logs.expressions import Expression
+from kajitori.api.logs.ranges.expressions import Expression
 from kajitori.errors import InvalidInput
 
 STAMP = b"2026-11-21T10:00:00.000000000Z "

@@ -32,7 +32,7 @@ class Expression:
             steps = re2.compile(text, options).programsize  # alone, so that the error quotes what the caller wrote
             self._compiled: re2._Regexp = re2.compile(f"(?m){text}".encode(), options)
         except (re2.error, UnicodeEncodeError) as error:
-            raise InvalidInput.one("text", f"is no regular expression: {_words(error)}", hint=_HINT) from None
+            raise InvalidInput.one("text", f"is no regular expression: {_message_of(error)}", hint=_HINT) from None
         finally:
             re2.purge()  # its cache holds 128 expressions with up to 8 MiB each
         if steps > MOST_STEPS:
@@ -53,7 +53,7 @@ class Expression:
             passed, at = passed + 1, end + 1
 
 
-def _words(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """Return RE2's message, which is bytes."""
-    (said,) = error.args[:1] or ("",)
-    return said.decode(errors="replace") if isinstance(said, bytes) else "it has characters that are not Unicode"
+    (message,) = error.args[:1] or ("",)
+    return message.decode(errors="replace") if isinstance(message, bytes) else "it has characters that are not Unicode"

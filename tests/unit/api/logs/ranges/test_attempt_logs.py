@@ -7,11 +7,13 @@ from collections.abc import AsyncGenerator
 import pytest
 from tests.helpers.memory_blobs import MemoryBlobs
 
-from kajitori.api.logs import ranges, windows
-from kajitori.api.logs.expressions import Expression
 from kajitori.api.logs.lines import Position
-from kajitori.api.logs.ranges import StoredLog
-from kajitori.api.logs.windows import Query, Window
+from kajitori.api.logs.ranges import attempt_logs, windows
+from kajitori.api.logs.ranges import search as searches
+from kajitori.api.logs.ranges.attempt_logs import StoredLog
+from kajitori.api.logs.ranges.expressions import Expression
+from kajitori.api.logs.ranges.search import SearchQuery, search
+from kajitori.api.logs.ranges.windows import Window
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.errors import Unavailable
 
@@ -38,7 +40,7 @@ def stamp(number: int) -> str:
 @pytest.fixture
 def blobs(monkeypatch: pytest.MonkeyPatch) -> Counting:
     for name in ("PROBE_BYTES", "NEAR_BYTES", "TAIL_BYTES"):
-        monkeypatch.setattr(ranges, name, 4096)
+        monkeypatch.setattr(attempt_logs, name, 4096)
     return Counting()
 
 
@@ -112,7 +114,7 @@ async def test_a_line_is_found_by_number_and_the_index_is_kept(log: StoredLog, b
 
 
 async def test_a_search_finds_lines_and_counts_the_others(log: StoredLog) -> None:
-    parts = [part async for part in windows.search(log, Query(b"LINE 49", ignores_case=True, limit=3))]
+    parts = [part async for part in search(log, SearchQuery(b"LINE 49", ignores_case=True, limit=3))]
     found = [(line.text, number) for part in parts for line, number in part.lines]
     assert found == [(b"line 49", 50), (b"line 490", 491), (b"line 491", 492)]
     assert (parts[-1].matches, parts[-1].is_over, parts[-1].next) == (111, True, None)
@@ -120,20 +122,20 @@ async def test_a_search_finds_lines_and_counts_the_others(log: StoredLog) -> Non
 
 async def test_a_search_by_an_expression_finds_the_same_lines(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """With their numbers and positions, also if a block is searched in pieces and by further requests."""
-    plain = [part async for part in windows.search(log, Query(b"line 49", limit=3))]
-    expression = Query(b"", expression=Expression("^line 49"), limit=3)
+    plain = [part async for part in search(log, SearchQuery(b"line 49", limit=3))]
+    expression = SearchQuery(b"", expression=Expression("^line 49"), limit=3)
     for piece_bytes in (1 << 20, 1, 1000):
-        monkeypatch.setattr(windows, "PIECE_BYTES", piece_bytes)
-        parts = [part async for part in windows.search(log, expression)]
+        monkeypatch.setattr(searches, "PIECE_BYTES", piece_bytes)
+        parts = [part async for part in search(log, expression)]
         assert [line for part in parts for line in part.lines] == [line for part in plain for line in part.lines]
         assert (parts[-1].matches, parts[-1].next) == (111, None)
-    monkeypatch.setattr(windows, "SEARCHED_SECONDS", 0)
-    monkeypatch.setattr(windows, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(searches, "SEARCHED_SECONDS", 0)
+    monkeypatch.setattr(searches, "PIECE_BYTES", 10_000)
     found = 0
     afters: list[Position | None] = [None]
     for after in afters:
-        query = Query(b"", expression=Expression("line"), after=after)
-        part = [part async for part in windows.search(log, query)][-1]
+        query = SearchQuery(b"", expression=Expression("line"), after=after)
+        part = [part async for part in search(log, query)][-1]
         found += part.matches
         if part.next is not None:
             assert part.next not in afters, "each request comes further, also among lines of the same time"
@@ -142,16 +144,16 @@ async def test_a_search_by_an_expression_finds_the_same_lines(log: StoredLog, mo
 
 
 async def test_a_search_does_not_find_times(log: StoredLog) -> None:
-    parts = [part async for part in windows.search(log, Query(b"2026"))]
+    parts = [part async for part in search(log, SearchQuery(b"2026"))]
     assert parts[-1].matches == len([number for number in range(LINES) if "2026" in str(number)])
 
 
 async def test_a_long_search_is_continued(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request has a bounded amount of work."""
-    monkeypatch.setattr(windows, "SEARCHED_BYTES", 1)
+    monkeypatch.setattr(searches, "SEARCHED_BYTES", 1)
     found, after = 0, None
     for _ in range(100):
-        part = [part async for part in windows.search(log, Query(b"line", after=after))][-1]
+        part = [part async for part in search(log, SearchQuery(b"line", after=after))][-1]
         found, after = found + part.matches, part.next
         if after is None:
             break
@@ -159,8 +161,8 @@ async def test_a_long_search_is_continued(log: StoredLog, monkeypatch: pytest.Mo
 
 
 async def test_a_search_has_bounds_of_time(log: StoredLog) -> None:
-    query = Query(b"", since=stamp(100).encode(), until=stamp(120).encode())
-    parts = [part async for part in windows.search(log, query)]
+    query = SearchQuery(b"", since=stamp(100).encode(), until=stamp(120).encode())
+    parts = [part async for part in search(log, query)]
     assert [line.text for part in parts for line, _ in part.lines] == [b"line %d" % n for n in range(100, 120)]
 
 
@@ -192,8 +194,8 @@ async def test_the_first_line_is_at_the_beginning(log: StoredLog) -> None:
 
 
 async def test_a_search_tells_how_far_it_is(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "TOLD_BYTES", 60_000)
-    parts = [part async for part in windows.search(log, Query(b"not there"))]
+    monkeypatch.setattr(searches, "PROGRESS_BYTES", 60_000)
+    parts = [part async for part in search(log, SearchQuery(b"not there"))]
     told = [part.searched_bytes for part in parts]
     assert told == sorted(told) and len(told) >= 3 and [part.is_over for part in parts][-2:] == [False, True]
     assert all(later - earlier > 60_000 for earlier, later in zip([0, *told], told[:-1], strict=False))

@@ -1,0 +1,1 @@
+"""Any part of a log: windows of lines for a page, and searches."""
