@@ -24,7 +24,7 @@ from kajitori.docker.output import phase_words
 from kajitori.docker.placed_runs import Placing
 from kajitori.docker.platform import Platform
 from kajitori.docker.ports import PublishedPorts
-from kajitori.docker.translation.container import Container
+from kajitori.docker.translation.container import BUILT_IN_NETWORKS, Container
 from kajitori.docker.translation.creation import renamed
 from kajitori.docker.translation.request import Creation
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound
@@ -69,10 +69,11 @@ class Engine:
         self.health = HealthChecks(platform, self.tell, now)
         self.checked_images: dict[str, None] = {}
         """Names of images that clients pulled, which means that policy allows them."""
-        self.networks: dict[str, dict[str, object]] = {}
-        """Networks that clients made, by name. They exist for clients alone."""
-        self.joined: dict[str, dict[str, list[str]]] = {}
-        """Networks of containers that were connected or disconnected later, by UID: aliases by name."""
+        self.networks: dict[str, dict[str, Any]] = {}
+        """Networks that clients made, by name. The cluster knows a network only while a run is in it."""
+        self.built_in_networks: dict[str, dict[str, list[str]]] = {}
+        """By UID: the built-in networks of containers that were connected with one or disconnected from one later.
+        They give no names, so they exist for clients alone."""
         self.terminals: dict[str, Terminal] = {}
         """Terminals of containers that clients are attached to, by UID."""
         self._started: dict[str, asyncio.Future[Container]] = {}
@@ -110,8 +111,8 @@ class Engine:
         except KajitoriError:
             self.events.replaced.discard(container.uid)
             raise
-        if container.uid in self.joined:
-            self.joined[new.uid] = self.joined.pop(container.uid)
+        if container.uid in self.built_in_networks:
+            self.built_in_networks[new.uid] = self.built_in_networks.pop(container.uid)
         await self.platform.delete(container, at_once=True)
         self.tell("rename", new, oldName=container.name)
 
@@ -125,7 +126,10 @@ class Engine:
 
     def networks_of(self, container: Container) -> dict[str, list[str]]:
         """Return the container's aliases by the network's name."""
-        return dict(self.joined.get(container.uid, container.networks))
+        found = container.networks
+        if (changed := self.built_in_networks.get(container.uid)) is not None:
+            found = changed | {name: aliases for name, aliases in found.items() if name not in BUILT_IN_NETWORKS}
+        return found
 
     async def start(self, container: Container) -> None:
         """Start a container, open its published ports here, and remove it at its end if it was made with --rm.
@@ -215,9 +219,15 @@ class Engine:
             container = seen
         return container
 
-    async def exited(self, container: Container) -> int:
+    async def exited(self, container: Container, condition: str) -> int:
         """Wait until the program of a started container has ended, and return its exit code. As with Docker it may be
-        started again then."""
+        started again then.
+
+        An attached client (`docker run`, `docker start -a`) waits for the `next-exit` and sees the output of all
+        restarts, so that its exit code is that of the last one.
+        """
+        if condition == "next-exit" and self._readers[container.uid] and not container.is_service:
+            return (await self.ended(container)).exit_code
         if not container.is_service:
             return await self._exited(container)
         ways = [asyncio.create_task(self._exited(container)), asyncio.create_task(self._exited_in_place(container))]
@@ -347,6 +357,17 @@ ENGINE = web.AppKey("engine", Engine)
 def json_answer(document: object, status: int = 200) -> web.Response:
     """Return a document. Docker's client recognises JSON by its media type without any parameter."""
     return web.Response(body=json.dumps(document).encode(), status=status, content_type="application/json")
+
+
+async def json_object(request: web.Request) -> dict[str, Any]:
+    """Return the body of a request. Raises InvalidInput if it is no object in JSON."""
+    try:
+        body = await request.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise InvalidInput.one("", "the body must be an object in JSON")
+    return body
 
 
 def engine_of(request: web.Request) -> Engine:

@@ -181,7 +181,57 @@ async def test_a_pull_checks_the_image_and_answers_in_chunks(http: aiohttp.Clien
         assert (await answer.json())["RepoTags"] == ["redis:7"]
 
 
-async def test_networks_are_pruned_by_label_unless_a_container_uses_them(http: aiohttp.ClientSession) -> None:
+@pytest.fixture
+def patches(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The changes of the run's spec, which it then has."""
+    made: list[dict[str, Any]] = []
+
+    async def call(self: Platform, method: str, path: str, *, params: object = None, body: dict[str, Any]) -> None:
+        assert (method, path) == ("PATCH", "/v1/runs/default/web")
+        made.append(body)
+        view = FOUND["/v1/runs"]["items"][0]
+        changed = {**view, "spec": {**view["spec"], **body}}
+        monkeypatch.setitem(FOUND, "/v1/runs/default/web", changed)
+        monkeypatch.setitem(FOUND, "/v1/runs", {"items": [changed]})
+
+    monkeypatch.setattr(FakePlatform, "call", call)
+    return made
+
+
+async def test_a_container_that_exists_is_connected_with_a_network(
+    http: aiohttp.ClientSession, patches: list[dict[str, Any]]
+) -> None:
+    """It got no name there. The network is known to every bridge then, and can't be removed meanwhile."""
+    async with http.post("/networks/create", json={"Name": "shop"}) as answer:
+        assert answer.status == 201
+    given = {"Container": "my_web", "EndpointConfig": {"Aliases": ["db", "no_name"]}}
+    async with http.post("/networks/shop/connect", json=given) as answer:
+        assert answer.status == 200
+    async with http.get("/containers/my_web/json") as answer:
+        assert list((await answer.json())["NetworkSettings"]["Networks"]) == ["shop"]
+    async with http.delete("/networks/shop") as answer:
+        assert (answer.status, "active endpoints: my_web" in await answer.text()) == (403, True)
+    async with http.post("/networks/shop/disconnect", json={"Container": "my_web"}) as answer:
+        assert answer.status == 200
+    assert patches == [{"networks": [{"name": "shop", "aliases": ["db"]}]}, {"networks": []}]
+    async with http.post("/networks/bridge/disconnect", json={"Container": "my_web"}) as answer:
+        assert answer.status == 200
+    async with http.get("/containers/my_web/json") as answer:
+        assert (await answer.json())["NetworkSettings"]["Networks"] == {}
+
+
+async def test_the_restart_policy_of_a_container_is_changed(
+    http: aiohttp.ClientSession, patches: list[dict[str, Any]]
+) -> None:
+    for _ in range(2):  # the second time nothing is to be changed
+        async with http.post("/containers/my_web/update", json={"RestartPolicy": {"Name": "on-failure"}}) as answer:
+            assert await answer.json() == {"Warnings": []}
+    assert patches == [{"restarts": 1_000_000}]
+
+
+async def test_networks_are_pruned_by_label_unless_a_container_uses_them(
+    http: aiohttp.ClientSession, patches: list[dict[str, Any]]
+) -> None:
     """`docker network prune --filter label=…` once deleted all of them."""
     for name, labels in (("a", {"x": "1"}), ("b", {}), ("c", {"x": "1"})):
         async with http.post("/networks/create", json={"Name": name, "Labels": labels}) as answer:
@@ -213,6 +263,7 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
         ("POST", "/containers/my_web.0/kill", 409, "name my_web"),
         ("DELETE", "/containers/my_web.0?force=1", 409, "my_web.0 is one member of my_web"),
         ("POST", "/containers/my_web/update", 400, "resources of a run are fixed"),
+        ("POST", "/networks/create", 400, "needs a name"),
         ("POST", "/containers/my_web/pause", 400, "would keep its GPUs"),
         ("POST", "/containers/my_web/kill?signal=HUP", 400, "docker top my_web"),
         ("DELETE", "/containers/my_web", 409, "stop the container before removing or force remove"),
@@ -236,7 +287,8 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
 async def test_what_can_not_be_done_is_refused_with_a_sentence(
     http: aiohttp.ClientSession, method: str, path: str, status: int, words: str
 ) -> None:
-    async with http.request(method, path, json={} if method == "POST" else None) as answer:
+    body = {"Memory": 1 << 20} if path.endswith("/update") else {}
+    async with http.request(method, path, json=body if method == "POST" else None) as answer:
         message = (await answer.json())["message"]
         assert (answer.status, words in message) == (status, True), message
 

@@ -21,6 +21,7 @@ from kajitori.docker.translation.creation import renamed
 from kajitori.docker.translation.filters import CONTAINER_FILTERS, matching, parse_filters
 from kajitori.docker.translation.inspection import inspection, mounts, state, status_words, summary
 from kajitori.docker.translation.stats import Meter
+from kajitori.docker.translation.update import read_update
 from kajitori.errors import InvalidInput
 
 NOTES = {"Name": "my_web", "Config": {"Labels": {"a": "b"}}, "HostConfig": {"AutoRemove": True}}
@@ -154,7 +155,7 @@ def test_an_inspected_container_shows_its_limits() -> None:
 
 def test_networks_are_those_that_the_client_asked_for() -> None:
     """Docker Compose makes a container again unless it finds the ids of its networks."""
-    asked = container(notes={"Networks": {"shop_default": ["web"]}})
+    asked = container(notes={"Networks": {"shop_default": ["web"]}}, spec={"networks": [{"name": "shop_default"}]})
     found = summary(asked, 0.0)["NetworkSettings"]["Networks"]
     assert list(found) == ["shop_default"]
     assert (found["shop_default"]["NetworkID"], found["shop_default"]["Aliases"]) == (
@@ -168,6 +169,42 @@ def test_networks_are_those_that_the_client_asked_for() -> None:
     plain = inspection(container(), [])["NetworkSettings"]["Networks"]
     assert list(plain) == ["bridge"]
     assert (plain["bridge"]["Aliases"], plain["bridge"]["DriverOpts"]) == (None, None)
+
+
+def test_networks_of_a_container_are_those_of_its_run() -> None:
+    """A container that was connected later, and a run that `kaji` put into a network, were shown in `bridge`."""
+    notes = {"Name": "my_web", "Networks": {"bridge": [], "old": ["a"], "shop": ["My_DB", "db"]}}
+    used = [{"name": "shop", "aliases": ["db"]}, {"name": "blog", "aliases": ["x"]}]
+    changed = container(notes=notes, spec={"networks": used})
+    assert changed.networks == {"bridge": [], "shop": ["My_DB", "db"], "blog": ["x"]}
+    assert container(notes=notes, spec={"networks": [{"name": "shop", "aliases": ["y"]}]}).networks["shop"] == ["y"]
+    assert container(notes={}, spec={"networks": used}).networks == {"shop": ["db"], "blog": ["x"]}
+    assert container(notes={"Networks": {"shop": []}}).networks == {}
+
+
+def test_a_restart_policy_is_changed_and_resources_are_not() -> None:
+    """`docker update --restart` was refused, though runs can be changed."""
+    plain = container(spec={"restarts": 2})
+    assert read_update(plain, {"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 5}}) == {"restarts": 5}
+    assert read_update(plain, {"RestartPolicy": {"Name": "no"}}) == {"restarts": 0}
+    same = {"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 2}, "Memory": 1 << 30, "NanoCpus": 5 * 10**8}
+    assert read_update(plain, same) == {} and read_update(plain, {"Memory": 0, "RestartPolicy": {}}) == {}
+    with pytest.raises(InvalidInput) as refused:
+        read_update(plain, {"Memory": 1 << 31, "CpuShares": 3, "RestartPolicy": {"Name": "always"}})
+    assert [fault.field for fault in refused.value.faults] == ["--memory", "--cpu-shares", "--restart"]
+    service = container(spec={"type": "service"}, notes={"HostConfig": {"RestartPolicy": {"Name": "unless-stopped"}}})
+    assert read_update(service, {"RestartPolicy": {"Name": "always"}}) == {}
+    asked = {"HostConfig": {"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 7}}}
+    shown = [
+        inspection(one, [])["HostConfig"]["RestartPolicy"]
+        for one in (service, plain, container(spec={"restarts": 1_000_000}), container(notes=asked))
+    ]
+    assert [(one["Name"], one["MaximumRetryCount"]) for one in shown] == [
+        ("unless-stopped", 0),
+        ("on-failure", 2),
+        ("on-failure", 0),
+        ("no", 0),
+    ]
 
 
 def test_a_renamed_container_keeps_its_id() -> None:

@@ -212,8 +212,17 @@ async def test_waiting_for_a_container_that_is_restarted_ends_with_its_program()
     ends = [{"rank": 0, "exitCode": 4, "attempt": 2}]
     failed = container("Restarting", spec={"resumes": 2}, status={"restarts": 2, "notable": ends})
     engine = Engine(SlowServer([running.view, failed.view]))
-    assert await engine.exited(running) == 4
-    assert await Engine(SlowServer([running.view, ENDED.view])).exited(running) == 3
+    assert await engine.exited(running, "not-running") == 4
+    assert await Engine(SlowServer([running.view, ENDED.view])).exited(running, "not-running") == 3
+
+
+async def test_an_attached_client_gets_the_exit_code_of_the_last_restart() -> None:
+    """`docker run --restart on-failure` showed the output of all restarts, and ended with the first exit code."""
+    running = container("Running", spec={"resumes": 2}, status={"restarts": 1})
+    failed = container("Restarting", spec={"resumes": 2}, status={"restarts": 2, "notable": []})
+    engine = Engine(SlowServer([running.view, failed.view, ENDED.view]))
+    with engine.reading(running):
+        assert await engine.exited(running, "next-exit") == 3
 
 
 async def test_waiting_for_a_service_ends_with_the_program_of_its_member(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +240,7 @@ async def test_waiting_for_a_service_ends_with_the_program_of_its_member(monkeyp
             yield container
             await asyncio.Event().wait()
 
-    assert await Engine(Restarting(Target("http://127.0.0.1:1"))).exited(service) == 3
+    assert await Engine(Restarting(Target("http://127.0.0.1:1"))).exited(service, "not-running") == 3
     assert not looks
 
 

@@ -19,7 +19,8 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import Duration, DurationAboveZero
 from kajitori.core.spec.array import MAX_TEXT
-from kajitori.core.spec.run import MAX_RESTARTS
+from kajitori.core.spec.parts import RunNetwork
+from kajitori.core.spec.run import MAX_NETWORKS, MAX_RESTARTS
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import seconds_since
 from kajitori.errors import InvalidInput, WrongState
@@ -40,6 +41,9 @@ class UpdateRequest(Document):
     on_stuck: Literal["tell", "restart"] | None = None
     array: str | None = Field(default=None, min_length=1, max_length=MAX_TEXT)
     """The indices of a sweep: more of them add members, fewer remove some, and %N changes how many run at once."""
+    networks: list[RunNetwork] | None = Field(default=None, max_length=MAX_NETWORKS)
+    """The networks of the run, instead of those that it has. Other runs find it by its new names at once. Members that
+    run already find the names in a new network after their next start."""
 
 
 @router.patch(
@@ -76,11 +80,13 @@ async def update_run(api: Shared, user: Caller, request: Request, namespace: str
 def changes_in_words(spec: Mapping[str, Any], patch: Patch) -> str:
     """Return what a patch changes: `timeLimit: 3d to 7d, priority: default to high`."""
     changed = ((field, spec.get(field), value) for field, value in patch.items())
-    return ", ".join(
-        f"{field}: {'default' if old is None else old} to {'default' if new is None else new}"
-        for field, old, new in changed
-        if old != new
-    )
+    return ", ".join(f"{field}: {_in_words(old)} to {_in_words(new)}" for field, old, new in changed if old != new)
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(":".join((use["name"], *(use.get("aliases") or ()))) for use in value) or "none"
+    return "default" if value is None else str(value)
 
 
 def _fields() -> list[str]:

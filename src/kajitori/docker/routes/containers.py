@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from kajitori.docker.engine import Engine, engine_of, json_answer
+from kajitori.docker.engine import Engine, engine_of, json_answer, json_object
 from kajitori.docker.output import flag
 from kajitori.docker.platform import run_path
 from kajitori.docker.routes.absent import BUILDER_NAME, no_builds
@@ -23,6 +23,7 @@ from kajitori.docker.translation.filters import (
     parse_filters,
 )
 from kajitori.docker.translation.inspection import inspection, summary
+from kajitori.docker.translation.update import read_update
 from kajitori.errors import AlreadyExists, InvalidInput, NotFound, WrongState
 
 PRUNE_FILTERS = frozenset({"until", "label", "label!"})
@@ -54,12 +55,7 @@ async def _whole(request: web.Request) -> Container:
 @routes.post("/containers/create")
 async def create(request: web.Request) -> web.Response:
     engine = engine_of(request)
-    try:
-        body = await request.json()
-    except ValueError:
-        body = None
-    if not isinstance(body, dict):
-        raise InvalidInput.one("", "the body must be an object in JSON")
+    body = await json_object(request)
     platform = request.query.get("platform", "")
     name = request.query.get("name", "").removeprefix("/")
     if name.startswith(BUILDER_NAME):
@@ -69,10 +65,12 @@ async def create(request: web.Request) -> web.Response:
         _, _, architecture = platform.partition("/")
         creation.spec["nodeSelector"] = {"kubernetes.io/arch": architecture.partition("/")[0] or platform}
     try:
-        found = {str(network_of(engine, key)["Name"]): names for key, names in creation.notes["Networks"].items()}
+        asked = [(await network_of(engine, key), names) for key, names in creation.notes["Networks"].items()]
     except NotFound as error:  # Docker's client would take a NotFound for one of the image, and pull it
         raise InvalidInput.one("", error.message, hint="docker network create NAME") from error
-    creation.notes["Networks"] = found
+    creation.notes["Networks"] = found = {str(network["Name"]): names for network, names in asked}
+    if labels := {str(network["Name"]): network["Labels"] for network, _ in asked if network["Labels"]}:
+        creation.notes["NetworkLabels"] = labels
     put_networks(creation, found)
     try:
         container = await engine.create(creation)
@@ -194,7 +192,7 @@ async def wait(request: web.Request) -> web.StreamResponse:
             if begun is not None and condition == "next-exit":
                 container = await begun
             if container.is_active:
-                exit_code = await engine.exited(container)
+                exit_code = await engine.exited(container, condition)
                 await engine.read_to_its_end(container, OUTPUT_SECONDS)
     finally:
         if begun is not None:
@@ -253,9 +251,11 @@ async def rename(request: web.Request) -> web.Response:
 
 @routes.post("/containers/{id}/update")
 async def update(request: web.Request) -> web.Response:
-    await container_of(request)
-    hint = "docker run with the new values; a checkpoint is taken over with the same name"
-    raise InvalidInput.one("update", "the resources of a run are fixed while it exists", hint=hint)
+    """Change the restart policy of a container. It needs no new start, as everything that can be changed."""
+    container, body = await _whole(request), await json_object(request)
+    if patch := read_update(container, body):
+        await engine_of(request).platform.call("PATCH", run_path(container), body=patch)
+    return json_answer({"Warnings": []})
 
 
 @routes.post("/containers/{id}/pause")

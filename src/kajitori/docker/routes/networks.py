@@ -1,15 +1,19 @@
-"""Networks, in which containers find each other by name. A network exists in the cluster while a run is in it; what
-else clients see of it is known to this bridge alone."""
+"""Networks, in which containers find each other by name. The cluster knows a network while a run is in it; one that is
+empty is known to this bridge alone."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
-from kajitori.docker.engine import Engine, engine_of, json_answer
+from kajitori.docker.engine import Engine, engine_of, json_answer, json_object
+from kajitori.docker.platform import run_path
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, NO_TIME, Container, network_id
+from kajitori.docker.translation.creation import network_uses
 from kajitori.docker.translation.filters import Filters, has_labels, parse_filters
+from kajitori.docker.translation.request import Creation
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 
 NETWORK_PRUNE_FILTERS = frozenset({"label", "label!", "until"})
@@ -21,17 +25,17 @@ routes = web.RouteTableDef()
 @routes.get("/networks")
 async def list_networks(request: web.Request) -> web.Response:
     filters = parse_filters(request.query.get("filters", ""), NETWORK_FILTERS)
-    networks = _networks(engine_of(request)).values()
-    return json_answer([one for one in networks if _fits(one, filters)])
+    networks = await _networks(engine_of(request))
+    return json_answer([one for one in networks.values() if _fits(one, filters)])
 
 
 @routes.post("/networks/create")
 async def create_network(request: web.Request) -> web.Response:
-    body = await request.json()
+    body = await json_object(request)
     name, engine = str(body.get("Name") or ""), engine_of(request)
     if not name:
         raise InvalidInput.one("Name", "a network needs a name")
-    if name in _networks(engine):
+    if name in await _networks(engine):
         raise AlreadyExists(f"network with name {name} already exists")
     given = {"Labels": body.get("Labels") or {}, "Driver": body.get("Driver") or "bridge"}
     engine.networks[name] = _network(name) | given
@@ -58,12 +62,12 @@ def _may_be_pruned(network: dict[str, Any], filters: Filters) -> bool:
 @routes.get("/networks/{id}")
 async def inspect_network(request: web.Request) -> web.Response:
     engine = engine_of(request)
-    network = network_of(engine, request.match_info["id"])
+    network = await network_of(engine, request.match_info["id"])
     members = [one for one in await engine.platform.containers(active=True) if _is_in(engine, one, network)]
     return json_answer(network | {"Containers": {one.id: _member(one) for one in members}})
 
 
-def _is_in(engine: Engine, container: Container, network: dict[str, Any]) -> bool:
+def _is_in(engine: Engine, container: Container, network: Mapping[str, Any]) -> bool:
     return network["Name"] in engine.networks_of(container)
 
 
@@ -74,21 +78,29 @@ def _member(container: Container) -> dict[str, str]:
 @routes.delete("/networks/{id}")
 async def remove_network(request: web.Request) -> web.Response:
     engine = engine_of(request)
-    name = str(network_of(engine, request.match_info["id"])["Name"])
+    network = await network_of(engine, request.match_info["id"])
+    name = str(network["Name"])
     if name in BUILT_IN_NETWORKS:
         raise Forbidden(f"{name} is a pre-defined network and cannot be removed")
+    used_by = [one.name for one in await engine.platform.containers(active=True) if _is_in(engine, one, network)]
+    if used_by:
+        raise Forbidden(f"error while removing network: network {name} has active endpoints: {', '.join(used_by)}")
     engine.networks.pop(name, None)
     return web.Response(status=204)
 
 
 @routes.post("/networks/{id}/connect")
 async def connect(request: web.Request) -> web.Response:
+    """Connect a container that exists. Others find it by its names there at once; its own program finds names of the
+    network after its next start, since a Pod's search domains are fixed."""
     engine, name, container, body = await _joining(request)
-    aliases = (body.get("EndpointConfig") or {}).get("Aliases") or []
+    aliases = list((body.get("EndpointConfig") or {}).get("Aliases") or ())
     networks = engine.networks_of(container)
     if name in networks:
         raise Forbidden(f"endpoint with name {container.name} already exists in network {name}")
-    engine.joined[container.uid] = networks | {name: list(aliases)}
+    await _put(
+        engine, container, name, networks | {name: aliases}, network_uses(Creation(container.name), {name: aliases})
+    )
     return web.Response(status=200)
 
 
@@ -98,24 +110,40 @@ async def disconnect(request: web.Request) -> web.Response:
     networks = engine.networks_of(container)
     if networks.pop(name, None) is None:
         raise Forbidden(f"container {container.id} is not connected to network {name}")
-    engine.joined[container.uid] = networks
+    await _put(engine, container, name, networks, [])
     return web.Response(status=200)
+
+
+async def _put(
+    engine: Engine, container: Container, name: str, networks: Mapping[str, list[str]], uses: list[dict[str, Any]]
+) -> None:
+    """Let the run use a network in this way. `networks` are all of the container's then."""
+    if name in BUILT_IN_NETWORKS:
+        engine.built_in_networks[container.uid] = {one: networks[one] for one in BUILT_IN_NETWORKS if one in networks}
+        return
+    others = [use for use in container.spec.get("networks") or () if use["name"] != name]
+    await engine.platform.call("PATCH", run_path(container), body={"networks": [*others, *uses]})
 
 
 async def _joining(request: web.Request) -> tuple[Engine, str, Container, dict[str, Any]]:
     """Return the name of the network and the container that a request names, and the request's body."""
-    engine, body = engine_of(request), await request.json()
-    name = str(network_of(engine, request.match_info["id"])["Name"])
+    engine, body = engine_of(request), await json_object(request)
+    name = str((await network_of(engine, request.match_info["id"]))["Name"])
     return engine, name, await engine.platform.find(str(body.get("Container") or "")), body
 
 
-def _networks(engine: Engine) -> dict[str, dict[str, Any]]:
-    return {name: _network(name) for name in BUILT_IN_NETWORKS} | engine.networks
+async def _networks(engine: Engine) -> dict[str, dict[str, Any]]:
+    """Return all networks by name: those of runs that have not ended, and those that clients made."""
+    found = {name: _network(name) for name in BUILT_IN_NETWORKS}
+    for container in await engine.platform.containers(active=True):
+        for name in container.networks.keys() - found.keys():
+            found[name] = _network(name) | {"Labels": dict(container.network_labels.get(name) or {})}
+    return found | engine.networks
 
 
-def network_of(engine: Engine, reference: str) -> dict[str, Any]:
+async def network_of(engine: Engine, reference: str) -> dict[str, Any]:
     """Return the network that a name, an id or the beginning of an id means. Raises NotFound."""
-    networks = _networks(engine)
+    networks = await _networks(engine)
     if reference in networks:
         return networks[reference]
     found = [one for one in networks.values() if str(one["Id"]).startswith(reference)]

@@ -97,9 +97,22 @@ class Container:
 
     @property
     def networks(self) -> dict[str, list[str]]:
-        """Names of the networks that the client asked for, each with the container's aliases there."""
+        """Names of the container's networks, each with its aliases there."""
         found = self.notes.get("Networks")
-        return dict(found) if isinstance(found, dict) and found else {NETWORK: []}
+        noted = dict(found) if isinstance(found, dict) else {}
+        used = {str(use["name"]): list(use.get("aliases") or ()) for use in self.spec.get("networks") or ()}
+        networks = {name: names for name, names in noted.items() if name in BUILT_IN_NETWORKS or name in used}
+        for name, names in used.items():
+            known = {alias.lower() for alias in (self.name, *networks.get(name, ()))}
+            if name not in networks or not known.issuperset(names):
+                networks[name] = names
+        return networks if networks or noted else {NETWORK: []}
+
+    @property
+    def network_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of the networks that clients had made when the container was created, by the network's name."""
+        found = self.notes.get("NetworkLabels")
+        return found if isinstance(found, dict) else {}
 
     @property
     def driver_options(self) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.spec.run import after_of
+from kajitori.core.spec.run import MAX_RESTARTS, after_of
 from kajitori.core.words import texts
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, NETWORK, Container
 from kajitori.docker.translation.options import answer_others, kept_config, kept_host_config, refuse, warn
@@ -21,6 +21,9 @@ KEPT_CREATED = "10m"
 container that was created and not started counts as ended."""
 
 LABEL_PREFIX = "kaji."
+
+ALWAYS = ("always", "unless-stopped")
+"""Restart policies of services."""
 
 SPEC_OF_LABELS: Mapping[str, tuple[str, ...]] = {
     "replicas": ("replicas",),
@@ -274,13 +277,11 @@ def _ports(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> 
 
 def _life(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> None:
     policy = host.get("RestartPolicy") or {}
-    kind, count = policy.get("Name") or "no", int(policy.get("MaximumRetryCount") or 0)
+    kind = check_restart_policy(made, policy) or "no"
     if kind == "on-failure":
-        made.spec["restarts"] = count or 1_000_000
-    elif kind in ("always", "unless-stopped"):
+        made.spec["restarts"] = restarts_of(policy)
+    elif kind in ALWAYS:
         made.spec["type"] = "service"
-    elif kind != "no":
-        made.complain("--restart", "is not known", "use no, on-failure[:N], always or unless-stopped", value=kind)
     if body.get("StopTimeout") is not None:
         made.spec["grace"] = f"{max(0, int(body['StopTimeout']))}s"
     if host.get("AutoRemove"):
@@ -295,6 +296,19 @@ def _life(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> N
     if host.get("IpcMode") not in (None, "", "private", "shareable"):
         hint = "say --shm-size 8g for a large /dev/shm"
         made.complain("--ipc", "members share no memory with others", hint, value=host["IpcMode"])
+
+
+def check_restart_policy(made: Creation, policy: Mapping[str, Any]) -> str:
+    """Return the name of a restart policy; empty if the client gave none."""
+    kind = str(policy.get("Name") or "")
+    if kind not in ("", "no", "on-failure", *ALWAYS):
+        made.complain("--restart", "is not known", "use no, on-failure[:N], always or unless-stopped", value=kind)
+    return kind
+
+
+def restarts_of(policy: Mapping[str, Any]) -> int:
+    """Return the number of restarts that the policy `on-failure` allows."""
+    return int(policy.get("MaximumRetryCount") or 0) or MAX_RESTARTS
 
 
 def _health(made: Creation, check: Mapping[str, Any]) -> None:
@@ -340,7 +354,13 @@ def _network(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any], n
 def put_networks(made: Creation, networks: Mapping[str, Sequence[str]]) -> None:
     """Write the networks of a container into the spec of its run: those that clients made, by name, each with the
     container's aliases there."""
-    uses = []
+    if uses := network_uses(made, networks):
+        made.spec["networks"] = uses
+
+
+def network_uses(made: Creation, networks: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Return the networks of a run for those of its container. Names that can't be obeyed become warnings."""
+    uses: list[dict[str, Any]] = []
     for network, given in networks.items():
         if network in BUILT_IN_NETWORKS:
             if given:
@@ -355,8 +375,7 @@ def put_networks(made: Creation, networks: Mapping[str, Sequence[str]]) -> None:
         own = run_name(made.name) if made.name else ""
         found = [alias for alias in aliases if alias not in unfit and alias != own]
         uses.append({"name": network} | ({"aliases": found} if found else {}))
-    if uses:
-        made.spec["networks"] = uses
+    return uses
 
 
 def _networks(host: Mapping[str, Any], endpoints: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.run import MAX_RESTARTS
 from kajitori.core.words.quantities import parse_spec_memory_bytes
 from kajitori.docker.translation.container import NETWORK, NO_TIME, Container, network_id, seconds_of
 from kajitori.docker.translation.images import image_id
@@ -174,8 +175,6 @@ def _config(container: Container, member: Mapping[str, Any] | None) -> dict[str,
 
 def _host_config(container: Container) -> dict[str, Any]:
     resources = container.spec.get("resources") or {}
-    is_service = container.spec.get("type") == "service"
-    restarts = int(container.spec.get("restarts") or 0)
     defaults: dict[str, Any] = {
         "Binds": None,
         "NetworkMode": NETWORK,
@@ -183,22 +182,33 @@ def _host_config(container: Container) -> dict[str, Any]:
         "Isolation": "",
         "Runtime": "runc",
         "PortBindings": {},
-        "RestartPolicy": {
-            "Name": "always" if is_service else "on-failure" if restarts else "no",
-            "MaximumRetryCount": restarts,
-        },
         "AutoRemove": False,
         "Privileged": bool(container.spec.get("privileged")),
         "ShmSize": _bytes(resources.get("shm")) or 64 << 20,
-        "Memory": _bytes(resources.get("memory")),
-        "NanoCpus": _nano_cpus(resources.get("cpu")),
+        **resource_fields(container),
         "DeviceRequests": _gpu_requests(resources.get("gpu")),
     }
     log = container.host_config.get("LogConfig") or {}
     shown: dict[str, Any] = {"LogConfig": {"Type": log.get("Type") or "json-file", "Config": log.get("Config") or {}}}
+    shown["RestartPolicy"] = _restart_policy(container)  # `docker update` changes it
     if container.host_config.get("NetworkMode") in ("default", "nat"):
         shown["NetworkMode"] = NETWORK
     return defaults | dict(container.host_config) | shown
+
+
+def resource_fields(container: Container) -> dict[str, int]:
+    """Return the limits of a container by their fields in a HostConfig."""
+    resources = container.spec.get("resources") or {}
+    return {"Memory": _bytes(resources.get("memory")), "NanoCpus": _nano_cpus(resources.get("cpu"))}
+
+
+def _restart_policy(container: Container) -> dict[str, Any]:
+    asked = (container.host_config.get("RestartPolicy") or {}).get("Name")
+    restarts = int(container.spec.get("restarts") or 0)
+    if container.is_service:
+        return {"Name": "unless-stopped" if asked == "unless-stopped" else "always", "MaximumRetryCount": 0}
+    count = 0 if restarts >= MAX_RESTARTS else restarts
+    return {"Name": "on-failure" if restarts else "no", "MaximumRetryCount": count}
 
 
 def _network_settings(

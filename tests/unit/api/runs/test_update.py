@@ -8,6 +8,7 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 
+from kajitori.api.runs.update import changes_in_words
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
@@ -54,6 +55,18 @@ async def test_more_members_of_a_sweep_may_run_at_once(world: World) -> None:
     answer = await update(world, array="0-99%64", timeLimit="1h")
     assert answer.status_code == 200, answer.text
     assert spec_of(world)["array"] == "0-99%64"
+
+
+async def test_the_networks_of_a_running_run_are_changed(world: World) -> None:
+    await put(world, networks=[{"name": "shop"}])
+    answer = await update(world, networks=[{"name": "shop"}, {"name": "blog", "aliases": ["db"]}])
+    assert answer.status_code == 200, answer.text
+    assert [use["name"] for use in spec_of(world)["networks"]] == ["shop", "blog"]
+    refused = await update(world, networks=[{"name": "shop", "aliases": ["my_db"]}])
+    assert (refused.status_code, "networks[0].aliases[0]" in refused.text) == (422, True)
+    assert changes_in_words({"networks": [{"name": "shop"}]}, {"networks": [{"name": "blog", "aliases": ["db"]}]}) == (
+        "networks: shop to blog:db"
+    )
 
 
 @pytest.mark.parametrize(
