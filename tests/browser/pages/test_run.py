@@ -63,6 +63,16 @@ COPY_FACTS = """() => {
 }"""
 """Selects the times of a run and copies them."""
 
+RECORD_NOTICES = """() => {
+    window.notices = [];
+    window.Notification = class {
+        static permission = "default";
+        static requestPermission = async () => (Notification.permission = "granted");
+        constructor(title, { body }) { notices.push(`${title}: ${body}`); }
+    };
+}"""
+"""Records the notices that the page shows by the browser."""
+
 
 def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: Page) -> None:
     """The output of a program is shown as text, HTML as well. A progress bar stays one line."""
@@ -98,17 +108,22 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     change.get_by_role("button", name="Change", exact=True).click()
     change.wait_for(state="detached")
     assert cluster.kaji("inspect", "bert").stdout.count('"timeLimit": "7d"')
+    page.evaluate(RECORD_NOTICES)
+    page.get_by_role("button", name="Tell me when it ends").click()
+    page.get_by_role("button", name="Do not tell me its end").wait_for()
     page.get_by_role("button", name="Stop").click()
     loss = page.get_by_role("dialog", name="Stop bert?")
     loss.get_by_text(re.compile("bert: started .* ago, no checkpoint known")).wait_for()
     loss.get_by_role("button", name="Stop bert").click()
     page.get_by_text("Stopped").first.wait_for()
+    page.wait_for_function("() => notices.length > 0")
     page.get_by_role("button", name="Resume").click()
     page.get_by_text("Running").first.wait_for()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     page.wait_for_url(re.compile(r"/runs\?whose=mine&text=BERT\+running$"))
     page.get_by_role("link", name="bert").wait_for(state="detached")
+    assert page.evaluate("notices") == ["bert was stopped: Stopped on request.\nTeam default"]
 
 
 def label_and_find_others(page: Page) -> None:

@@ -8,6 +8,7 @@ import { useMyTeams } from "../runs/useMyTeams";
 import { SearchButton } from "../search/SearchButton";
 import { useCopiedTimes } from "../words/useCopiedTimes";
 import { ColourChoice } from "./ColourChoice";
+import { Notices } from "../notices/Notices";
 import { KeysDialog } from "./KeysDialog";
 import { PAGES, Rail } from "./Rail";
 
@@ -32,6 +33,7 @@ export function Frame() {
         <Outlet />
       </Box>
       <KeysDialog />
+      <Notices />
     </Box>
   );
 }

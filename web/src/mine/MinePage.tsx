@@ -6,6 +6,7 @@ import { Secrets } from "../needs/Secrets";
 import { Volumes } from "../needs/Volumes";
 import { useStartTeams } from "../verbs/useMayChange";
 import { Me } from "./Me";
+import { NoticesOfRuns } from "./NoticesOfRuns";
 import { Tokens } from "./tokens/Tokens";
 
 /** The page about the signed-in person: identity and rights, open questions, channels of messages, secrets and volumes of runs, and tokens for robots. */
@@ -20,6 +21,7 @@ export function MinePage() {
         <Box sx={{ display: "grid", gap: 8, gridTemplateColumns: "minmax(0, 1fr)", alignContent: "start" }}>
           <IdleQuestions />
           <Channels />
+          <NoticesOfRuns />
           {teams.length > 0 && <Secrets teams={teams} />}
           {teams.length > 0 && <Volumes teams={teams} />}
           <Tokens />

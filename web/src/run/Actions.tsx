@@ -6,6 +6,7 @@ import { Link } from "react-router";
 import { compareAddress } from "../compare/address";
 import { Problem } from "../app/Problem";
 import { ChangeButton } from "../change/ChangeButton";
+import { TellButton } from "../notices/TellButton";
 import { LossDialog } from "../verbs/LossDialog";
 import { perform } from "../verbs/perform";
 import { useMayChange, useMayStart } from "../verbs/useMayChange";
@@ -82,6 +83,7 @@ export function Actions({ run, leave }: { run: ShownRun; leave: () => void }) {
         </Button>
       )}
       {mayChange && !run.isRemoved && <ChangeButton run={run} />}
+      <TellButton run={run} />
       {verbs.map((verb) => (
         <Button
           key={verb}

@@ -83,6 +83,8 @@ class FilterParameters(Parameters):
     """Only namespaces of these teams of the policy, as far as the caller may read them."""
     owner: list[UserName] = Field(default_factory=list, max_length=64)
     """Only runs that these users submitted; `@me` is the caller."""
+    uid: list[ShortName] = Field(default_factory=list, max_length=64)
+    """Only runs with these UIDs."""
     phase: list[Phase] = Field(default_factory=list, max_length=16)
     """Only runs in one of these phases."""
     active: bool = False
@@ -94,7 +96,8 @@ class FilterParameters(Parameters):
     label_selector: str = Field(default="", max_length=4096)
     """Label selector such as `team=vision,stage in (train,tune)`."""
     search: str = Field(default="", max_length=1024)
-    """Only runs with each of these words in their name, namespace, owner, image or labels, in upper or lower case."""
+    """Only runs with each of these words in their name, namespace, owner, image, labels or note, in upper or lower
+    case."""
     starts: bool = False
     """Rows of a table with `startsAt`, the expected start of a waiting run. It is worked out for the whole queue,
     and may be ten seconds old."""
@@ -200,6 +203,7 @@ async def filter_of(api: Api, user: User, query: FilterParameters) -> RunFilter:
     return RunFilter(
         namespaces=await _namespaces(api, user, query),
         owners=frozenset(owners),
+        uids=frozenset(filter(None, query.uid)),
         phases=frozenset(query.phase),
         active=query.active,
         sweep=query.sweep,

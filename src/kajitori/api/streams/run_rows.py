@@ -15,8 +15,10 @@ from kajitori.api.streams.queue_rows import QueueRows
 from kajitori.api.views.runs import RunCounts, RunKey, RunTableRow
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
+from kajitori.core.spec.note import read_note
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.stored import read_stored
+from kajitori.core.words import names
 from kajitori.core.words.selectors import LabelSelector
 from kajitori.kube.resources import Resource
 
@@ -53,7 +55,9 @@ def row_of(run: RunObject, starts_at: str | msgspec.UnsetType = msgspec.UNSET) -
     meta, spec = run.metadata, read_stored(run.spec)
     summary = run_summary(run, spec, starts_at)
     labels = (f"{key}={value}" for key, value in meta.labels.items())
-    text = "\n".join((meta.name, meta.namespace, run.owner, spec.image, *labels)).casefold()
+    note = read_note(meta.annotations.get(names.ANNOTATION_NOTE, ""))
+    words = (meta.name, meta.namespace, run.owner, spec.image, *labels, note.text if note is not None else "")
+    text = "\n".join(words).casefold()
     return RunRow(run, summary, msgspec.json.encode(summary), text, spec.is_sweep, spec.is_notebook)
 
 
@@ -64,6 +68,7 @@ class RunFilter:
     namespaces: frozenset[str] | None = None
     """None: all namespaces. An empty set: none."""
     owners: frozenset[str] = frozenset()
+    uids: frozenset[str] = frozenset()
     phases: frozenset[Phase] = frozenset()
     active: bool = False
     sweep: bool = False
@@ -71,7 +76,7 @@ class RunFilter:
     notebook: bool = False
     """Only notebooks."""
     words: frozenset[str] = frozenset()
-    """Each has to occur in the run's name, namespace, owner, image or labels, in any case."""
+    """Each has to occur in the run's name, namespace, owner, image, labels or note, in any case."""
     selector_text: str = ""
     selector: LabelSelector = field(default=LabelSelector(), compare=False)
 
@@ -81,6 +86,7 @@ class RunFilter:
         return (
             (self.namespaces is None or meta.namespace in self.namespaces)
             and (not self.owners or row.summary.owner in self.owners)
+            and (not self.uids or row.summary.uid in self.uids)
             and (row.is_sweep or not self.sweep)
             and (row.is_notebook or not self.notebook)
             and all(word in row.text for word in self.words)
@@ -106,6 +112,7 @@ class RunFilter:
         told = (
             None if self.namespaces is None else sorted(self.namespaces),
             sorted(self.owners),
+            sorted(self.uids),
             sorted(self.phases),
             self.active,
             self.sweep,

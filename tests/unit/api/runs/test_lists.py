@@ -14,6 +14,8 @@ from tests.unit.api.fake_kubernetes import run
 from kajitori.api.streams import live_rows, run_rows
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.note import Note, write_note
+from kajitori.core.words.names import ANNOTATION_NOTE
 
 CHANGES = "/v1/runs/changes"
 changes = partial(change_events, path=CHANGES)
@@ -30,6 +32,9 @@ async def furnish(world: World) -> None:
     ]
     for name, time, document in made:
         document["metadata"] |= {"creationTimestamp": f"2026-11-21T{time}:00Z", "labels": {"stage": f"of-{name}"}}
+        if name == "gpt":
+            note = write_note(Note("a good\nstart", "ada", "2026-11-21T11:30:00.5Z"))
+            document["metadata"]["annotations"] |= {ANNOTATION_NOTE: note}
         world.kubernetes.put("runs", document)
     await world.caught_up()
 
@@ -73,6 +78,8 @@ async def test_a_list_is_sorted_in_pages_and_in_windows(world: World, sort: str,
         ({"owner": ["", "grace"]}, ["vit"]),
         ({"namespace": ["team", "other"]}, ["bert", "gpt", "vit"]),
         ({"namespace": ""}, ["bert", "gpt", "vit"]),
+        ({"search": "GOOD start gpt"}, ["gpt"]),
+        ({"search": "a start"}, ["gpt"]),
         ({"team": "vision"}, ["vit"]),
         ({"team": "vision", "namespace": "team"}, []),
     ],
@@ -82,6 +89,14 @@ async def test_filters_of_a_table(world: World, params: dict[str, Any], expected
     world.change(policy=PolicyFile(None, without_file=parse_policy("teams: {vision: {namespaces: [other]}}")))
     await furnish(world)
     assert sorted((await listed(world, **params))["names"]) == expected
+
+
+async def test_single_runs_are_found_by_their_uids(world: World) -> None:
+    """A page that waits for the end of other people's runs follows them alone."""
+    await furnish(world)
+    uids = [run["uid"] for run in (await listed(world))["items"] if run["name"] != "bert"]
+    assert sorted((await listed(world, uid=[*uids, ""]))["names"]) == ["gpt", "vit"]
+    assert (await listed(world, uid=uids, owner="grace"))["names"] == ["vit"]
 
 
 async def test_counts_by_phase_ignore_the_filter_of_phases(world: World) -> None:
