@@ -288,10 +288,10 @@ def _schemas() -> dict[str, Any]:
     _, requests = models_json_schema(
         [(model, "validation") for model in _REQUESTS], ref_template="#/components/schemas/{model}"
     )
-    found: dict[str, Any] = {**msgspec.json.decode(msgspec.json.encode(answers)), **requests.get("$defs", {})}
-    found["RunRequest"]["properties"]["spec"] = {"$ref": "#/components/schemas/RunSpec"}
-    found["RunRequest"]["required"] = sorted({*found["RunRequest"].get("required", ()), "spec"})
-    return found
+    schemas: dict[str, Any] = {**msgspec.json.decode(msgspec.json.encode(answers)), **requests.get("$defs", {})}
+    schemas["RunRequest"]["properties"]["spec"] = {"$ref": "#/components/schemas/RunSpec"}
+    schemas["RunRequest"]["required"] = sorted({*schemas["RunRequest"].get("required", ()), "spec"})
+    return schemas
 
 
 def operations(document: dict[str, Any]) -> Iterable[tuple[str, str, dict[str, Any]]]:

@@ -102,10 +102,10 @@ class Rights:
         asking = self._asking.get(question)
         if asking is None:  # streams that start at the same time share one request
             asking = self._asking[question] = asyncio.create_task(self._ask(question))
-            asking.add_done_callback(lambda task: self._asked(question, task))
+            asking.add_done_callback(lambda task: self._note_answered(question, task))
         return await asyncio.shield(asking)
 
-    def _asked(self, question: Question, task: asyncio.Task[bool]) -> None:
+    def _note_answered(self, question: Question, task: asyncio.Task[bool]) -> None:
         del self._asking[question]
         if not task.cancelled():
             task.exception()  # marks the error as handled: the callers got it, unless they hung up
@@ -314,16 +314,16 @@ class Sessions:
         check."""
         task = self._unknown.get(key)
         if task is None:
-            task = self._unknown[key] = asyncio.create_task(self._introduce(key, token, address))
-            task.add_done_callback(lambda task: self._met(key, task))
+            task = self._unknown[key] = asyncio.create_task(self._authenticate(key, token, address))
+            task.add_done_callback(lambda task: self._note_checked(key, task))
         return await asyncio.shield(task)
 
-    def _met(self, key: bytes, task: asyncio.Task[Session]) -> None:
+    def _note_checked(self, key: bytes, task: asyncio.Task[Session]) -> None:
         del self._unknown[key]
         if not task.cancelled():
             task.exception()
 
-    async def _introduce(self, key: bytes, token: str, address: str) -> Session:
+    async def _authenticate(self, key: bytes, token: str, address: str) -> Session:
         async with self._questions.one(address):
             admission = await self._admit(token) if self._admit is not None else None
             client = admission.client if admission is not None else self._make_client(token)
@@ -353,7 +353,7 @@ class Sessions:
             if identity[0] != session.identity[0]:
                 raise _refused()
         except Unauthenticated:
-            key = key or next((known for known, other in self._sessions.items() if other is session), None)
+            key = key or next((session_key for session_key, other in self._sessions.items() if other is session), None)
             if key is not None and self._sessions.get(key) is session:
                 del self._sessions[key]
                 self._refuse(key)

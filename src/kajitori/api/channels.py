@@ -158,8 +158,8 @@ async def test_channel(
     def ask(secret: dict[str, Any]) -> None:
         _channel(secret, name)
         annotations = secret["metadata"].setdefault("annotations", {})
-        known = tests_in(annotations)
-        annotations[names.ANNOTATION_MESSAGE_TESTS] = msgspec.json.encode(known | {name: token}).decode()
+        tests = tests_in(annotations)
+        annotations[names.ANNOTATION_MESSAGE_TESTS] = msgspec.json.encode(tests | {name: token}).decode()
 
     await _change(api, recipient, ask)
     return answer(ChannelTest(id=token, state="waiting", error=""), 201)
@@ -224,10 +224,10 @@ def _view(name: str, channel: Channel, outbox: Outbox) -> ChannelView:
 
 
 def _channel(secret: dict[str, Any], name: str) -> Channel:
-    found = _channels(secret).get(name)
-    if found is None:
+    channel = _channels(secret).get(name)
+    if channel is None:
         raise NotFound(f"there is no channel {show(name)!r}", hint="see them all: kaji notify ls")
-    return found
+    return channel
 
 
 async def channel_names(api: Api, recipients: Iterable[Recipient]) -> frozenset[str]:
@@ -254,11 +254,11 @@ async def _find(api: Api, name: str) -> dict[str, Any] | None:
 async def _change(api: Api, recipient: Recipient, change: Callable[[dict[str, Any]], None]) -> None:
     """Read the Secret with the recipient's channels, change it and store it; again if it changed meanwhile."""
     for _ in range(_TRIES):
-        found = await _find(api, recipient.secret)
-        secret = found or channel_secret(recipient, api.messages_namespace)
+        stored = await _find(api, recipient.secret)
+        secret = stored or channel_secret(recipient, api.messages_namespace)
         change(secret)
         try:
-            if found is None:
+            if stored is None:
                 await api.client.create(SECRETS, secret, api.messages_namespace)
             else:
                 await api.client.replace(SECRETS, secret)

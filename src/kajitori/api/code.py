@@ -117,8 +117,8 @@ async def head_code(api: Shared, user: Caller, digest: Digest, query: CodeQuery)
 async def get_parts(api: Shared, user: Caller, digest: Digest, query: CodeQuery) -> Response:
     """Lists the parts of an upload that have arrived, and says into which parts an archive has to be cut."""
     store, namespace = await _allowed(api, user, query)
-    found = await store.parts(namespace, digest)
-    items = [CodePart(number=number, sha256=sums) for number, sums in sorted(found.items())]
+    parts = await store.parts(namespace, digest)
+    items = [CodePart(number=number, sha256=sums) for number, sums in sorted(parts.items())]
     return answer(CodeParts(items=items, part_bytes=PART_BYTES, max_bytes=store.limits.size_bytes))
 
 
@@ -193,12 +193,12 @@ async def _allowed(api: Api, user: User, query: CodeParameters) -> tuple[CodeSto
 
 def _runs_by_code(api: Api, namespace: str) -> dict[str, set[str]]:
     """Return the names of a namespace's runs, by the digest of their code."""
-    found: dict[str, set[str]] = {}
+    runs: dict[str, set[str]] = {}
     for (run_namespace, name), run in api.mirror.runs.items():
         if run_namespace == namespace:
             for digest in code_digests(run):
-                found.setdefault(digest, set()).add(name)
-    return found
+                runs.setdefault(digest, set()).add(name)
+    return runs
 
 
 async def _body(request: Request) -> bytes:

@@ -93,29 +93,29 @@ class Remembered:
         self._clock = clock
         self._share = share
         self._longest_seconds = longest_seconds
-        self._known: dict[str, tuple[float, bytes]] = {}
-        self._asked: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._cached: dict[str, tuple[float, bytes]] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def get(self, key: str, make: Callable[[], bytes]) -> bytes:
         """Return the cached answer, or a new one from `make`."""
-        known = self._known.get(key)
-        if known is not None and self._clock() < known[0]:
-            return known[1]
+        cached = self._cached.get(key)
+        if cached is not None and self._clock() < cached[0]:
+            return cached[1]
         began = self._clock()
         return self._remember(key, make(), began, self._longest_seconds)
 
     async def ask(self, key: str, make: Callable[[], Awaitable[bytes]], *, longest_seconds: float) -> bytes:
         """Return the cached answer, or a new one from `make`; callers at the same time share one call of `make`."""
-        async with self._asked[key]:
-            known = self._known.get(key)
-            if known is not None and self._clock() < known[0]:
-                return known[1]
+        async with self._locks[key]:
+            cached = self._cached.get(key)
+            if cached is not None and self._clock() < cached[0]:
+                return cached[1]
             began = self._clock()
             return self._remember(key, await make(), began, longest_seconds)
 
     def _remember(self, key: str, body: bytes, began: float, longest_seconds: float) -> bytes:
         ended = self._clock()
-        self._known[key] = ended + min((ended - began) / self._share, longest_seconds), body
+        self._cached[key] = ended + min((ended - began) / self._share, longest_seconds), body
         return body
 
 
@@ -327,12 +327,12 @@ def describes_table(view: type, table: type, *, tagged: bool = False) -> dict[in
 
     tagged: whether the route answers 304 to a caller that has the present version.
     """
-    found = describes(view)
+    responses = describes(view)
     schemas = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in (view, table)]
-    found[200]["content"]["application/json"]["schema"] = {"anyOf": schemas}
+    responses[200]["content"]["application/json"]["schema"] = {"anyOf": schemas}
     if tagged:
-        found[304] = {"description": "Nothing has changed since the answer with the tag in `If-None-Match`."}
-    return found
+        responses[304] = {"description": "Nothing has changed since the answer with the tag in `If-None-Match`."}
+    return responses
 
 
 def describes(

@@ -91,7 +91,7 @@ async def list_secrets(api: Shared, user: Caller, query: Annotated[SecretParamet
     or changed the Secret."""
     namespace = query.namespace or api.namespace
     rows = await list_table(user.client, SECRETS, namespace)
-    users = _users(api, namespace) if await user.may("list", namespace) else {}
+    users = _runs_by_secret(api, namespace) if await user.may("list", namespace) else {}
     views = [_view(row, namespace, users.get(row.metadata.name, [])) for row in rows]
     return answer(SecretList(namespace=namespace, items=sorted(views, key=lambda view: view.name)))
 
@@ -174,8 +174,8 @@ async def delete_secret(api: Shared, user: Caller, name: str, query: Annotated[R
     if dns_subdomain(name):
         raise missing
     if not query.force and await user.may("list", namespace):
-        runs = _users(api, namespace).get(name)
-        if runs and await _is_there(user, namespace, name):
+        runs = _runs_by_secret(api, namespace).get(name)
+        if runs and await _exists(user, namespace, name):
             message = f"the secret {name!r} is used by {first_few(runs)}"
             raise WrongState(message, hint=f"wait until they have ended, or: kaji secret rm -f {name}")
     try:
@@ -185,7 +185,7 @@ async def delete_secret(api: Shared, user: Caller, name: str, query: Annotated[R
     return answer(Deleted(name=name, namespace=namespace), 202)
 
 
-async def _is_there(user: User, namespace: str, name: str) -> bool:
+async def _exists(user: User, namespace: str, name: str) -> bool:
     """Whether the Secret exists; True if the caller may not look."""
     try:
         await user.client.request("GET", SECRETS.path(namespace, name), headers={"Accept": METADATA_ONLY})
@@ -196,13 +196,13 @@ async def _is_there(user: User, namespace: str, name: str) -> bool:
     return True
 
 
-def _users(api: Api, namespace: str) -> dict[str, list[str]]:
+def _runs_by_secret(api: Api, namespace: str) -> dict[str, list[str]]:
     """Map each Secret to the runs of the namespace that use it and have not ended."""
-    found: dict[str, list[str]] = {}
+    runs: dict[str, list[str]] = {}
     for run_name, run in active_runs(api, namespace):
         for name in secret_names(run):
-            found.setdefault(name, []).append(run_name)
-    return found
+            runs.setdefault(name, []).append(run_name)
+    return runs
 
 
 def _view(row: Row, namespace: str, used_by: list[str]) -> SecretView:

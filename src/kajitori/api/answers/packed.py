@@ -35,20 +35,20 @@ def pack(plain: bytes) -> Packed:
 
 
 async def packed_answer(
-    request: Request, version: str, known: MutableMapping[str, Packed], make: Callable[[], bytes]
+    request: Request, version: str, cached: MutableMapping[str, Packed], make: Callable[[], bytes]
 ) -> Response:
     """Return the answer to a request about this version of a list.
 
     known: answers about the present version that were made before, by their tags. make: makes the body.
     """
-    told = f"{request.url.path}?{request.url.query} {version}"
-    tag = f'"{hashlib.blake2s(told.encode(), digest_size=12).hexdigest()}"'
+    description = f"{request.url.path}?{request.url.query} {version}"
+    tag = f'"{hashlib.blake2s(description.encode(), digest_size=12).hexdigest()}"'
     headers = {"Cache-Control": "private, no-cache", "ETag": tag, "Vary": "Accept-Encoding, Authorization, Cookie"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    packed = known.get(tag)
+    packed = cached.get(tag)
     if packed is None:
-        packed = known[tag] = await asyncio.to_thread(pack, make())
+        packed = cached[tag] = await asyncio.to_thread(pack, make())
     if packed.zipped is not None and "gzip" in request.headers.get("accept-encoding", ""):
         headers["Content-Encoding"] = "gzip"
         return Response(packed.zipped, headers=headers, media_type="application/json")

@@ -95,13 +95,15 @@ def place_after(query: TableParameters, orders: Collection[str]) -> Place | None
     orders: the known values of `sort`. Raises InvalidInput if the parameters contradict each other, and for the place
     in another order.
     """
-    found = []
+    faults = []
     if SUMMARY in query.fields and len(query.fields) > 1:
-        found.append(Fault("fields", "summary cannot be combined with fields", hint="leave out one of them"))
+        faults.append(Fault("fields", "summary cannot be combined with fields", hint="leave out one of them"))
     if query.continue_ and query.offset:
-        found.insert(0, Fault("offset", "cannot be combined with continue", str(query.offset), "leave out one of them"))
-    if found:
-        raise InvalidInput(found)
+        faults.insert(
+            0, Fault("offset", "cannot be combined with continue", str(query.offset), "leave out one of them")
+        )
+    if faults:
+        raise InvalidInput(faults)
     if not query.continue_:
         return None
     after = decode_token(query.continue_, tuple[str, str, str, str])
@@ -112,7 +114,7 @@ def place_after(query: TableParameters, orders: Collection[str]) -> Place | None
 
 
 def page_of(
-    found: Sequence[T],
+    items: Sequence[T],
     place_of: Callable[[T], Place],
     query: TableParameters,
     after: Place | None,
@@ -120,7 +122,7 @@ def page_of(
     descending: bool,
 ) -> tuple[list[T], str]:
     """Return the items of a page in their order, and the token for the next page; it is empty on the last page."""
-    places = {place_of(item): item for item in found}
+    places = {place_of(item): item for item in items}
     order = sorted(places, key=lambda place: place[2:])
     order.sort(key=lambda place: place[:2], reverse=descending)  # stable: names decide among equals
     if after is not None:

@@ -95,8 +95,8 @@ class SharedRenewals:
     async def _ask(self, key: str, ask: Callable[[], Awaitable[Tokens]]) -> Tokens:
         document: dict[str, Any] = {"of": key}  # without an answer the next server tries
         try:
-            found = await ask()
-            document |= {"token": found.id_token, "refresh": found.refresh_token}
+            tokens = await ask()
+            document |= {"token": tokens.id_token, "refresh": tokens.refresh_token}
         except Unauthenticated as error:
             document |= {"refused": error.message, "hint": error.hint}
             raise
@@ -106,7 +106,7 @@ class SharedRenewals:
             except KajitoriError as error:
                 log.warning("the other servers are not told of a renewal: %s", error.message)
             await self._sweep(key)
-        return found
+        return tokens
 
     async def _answer(self, key: str) -> Tokens | None:
         """Wait for the answer to another server. None if it got none, or does not say."""

@@ -38,21 +38,21 @@ class Seal:
     def open(self, text: str) -> dict[str, Any] | None:
         """Return the document; None if the text was not made by this seal, or was changed."""
         try:
-            found = json.loads(jwe.decrypt_compact(text, self._key, algorithms=["dir", "A256GCM"]).plaintext or b"")
+            document = json.loads(jwe.decrypt_compact(text, self._key, algorithms=["dir", "A256GCM"]).plaintext or b"")
         except (JoseError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return document if isinstance(document, dict) else None
 
 
 def read_parts(cookies: Mapping[str, str], name: str) -> str:
     """Return the text in the cookies `name-0`, `name-1` and so on; empty if there are none."""
-    found = []
+    parts = []
     for index in range(MAX_PARTS):
         part = cookies.get(f"{name}-{index}")
         if part is None:
             break
-        found.append(part)
-    return "".join(found)
+        parts.append(part)
+    return "".join(parts)
 
 
 def in_parts(name: str, text: str, seconds: int) -> Iterator[str]:

@@ -143,14 +143,14 @@ class BrowserSessions:
         """
         self.check_origin(connection)
         now = self._clock()
-        found = self._link_seal.open(code)
-        if found is None or found["until"] < now or found["id"] in self._used_links:
+        link = self._link_seal.open(code)
+        if link is None or link["until"] < now or link["id"] in self._used_links:
             raise Unauthenticated("this link was used before or has expired", hint="make a new one: kaji open")
         self._used_links = {used: until for used, until in self._used_links.items() if until >= now}
-        self._used_links[found["id"]] = found["until"]
-        if self._shared is not None and not await self._shared.is_first(found["id"]):
+        self._used_links[link["id"]] = link["until"]
+        if self._shared is not None and not await self._shared.is_first(link["id"]):
             raise Unauthenticated("this link was used before or has expired", hint="make a new one: kaji open")
-        tokens = Tokens(str(found["token"]))
+        tokens = Tokens(str(link["token"]))
         expires = min(tokens.expires or math.inf, now + SESSION_SECONDS)
         return f"Bearer {tokens.id_token}", list(self._session(tokens, expires))
 
@@ -167,22 +167,22 @@ class BrowserSessions:
             return None
         if not from_anywhere:
             self.check_origin(connection)
-        found = self._session_seal.open(text)
-        if found is None or found["until"] < self._clock():
+        session = self._session_seal.open(text)
+        if session is None or session["until"] < self._clock():
             raise Unauthenticated("your session has ended", hint=self._again)
-        tokens = Tokens(str(found["token"]), str(found["refresh"]))
+        tokens = Tokens(str(session["token"]), str(session["refresh"]))
         if not tokens.expires or tokens.expires > self._clock() + EARLY_SECONDS:
             return Entered(f"Bearer {tokens.id_token}")
         renewed = await self._renewed(tokens)
-        return Entered(f"Bearer {renewed.id_token}", tuple(self._session(renewed, float(found["until"]))))
+        return Entered(f"Bearer {renewed.id_token}", tuple(self._session(renewed, float(session["until"]))))
 
     async def leave(self, connection: HTTPConnection) -> list[str]:
         """Revoke the session's refresh token if possible, and return cookies that end the session in any case."""
         self.check_origin(connection)
-        found = self._session_seal.open(read_parts(connection.cookies, SESSION))
-        if found is not None and found["refresh"]:
+        session = self._session_seal.open(read_parts(connection.cookies, SESSION))
+        if session is not None and session["refresh"]:
             try:
-                await self._revoke(str(found["refresh"]))
+                await self._revoke(str(session["refresh"]))
             except KajitoriError as error:
                 log.warning("the refresh token of a browser that signed out is not revoked: %s", error.message)
         return list(in_parts(SESSION, "", 0))

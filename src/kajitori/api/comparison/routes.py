@@ -57,10 +57,10 @@ async def compare_runs(api: Shared, user: Caller, query: Annotated[CompareParame
     each run was created. Removed runs are included if this server has a history. A run that does not exist, or that the
     caller may not read, is listed as missing; it is an error only if no run is left."""
     _require_several(query.run)
-    found, missing = await _found(api, user, query.run)
-    intervals = [await _intervals(api, run, query.points) for run in found]
-    times = [(await time_of(api, run))[0] for run in found]
-    views = [run_view(run) for run in found]
+    runs, missing = await _readable_runs(api, user, query.run)
+    intervals = [await _intervals(api, run, query.points) for run in runs]
+    times = [(await time_of(api, run))[0] for run in runs]
+    views = [run_view(run) for run in runs]
     figures = await asyncio.to_thread(_figures, intervals, query.name)
     training = [figure for figure in figures if figure.name.startswith(TRAINING_PREFIX)]
     return answer(
@@ -85,26 +85,26 @@ def _require_several(wanted: Sequence[str]) -> None:
         raise InvalidInput.one("run", "a run is named twice", value=", ".join(wanted), hint=hint)
 
 
-async def _found(api: Api, user: User, wanted: Sequence[str]) -> tuple[list[RunObject], list[MissingRun]]:
+async def _readable_runs(api: Api, user: User, wanted: Sequence[str]) -> tuple[list[RunObject], list[MissingRun]]:
     """Return the runs that the caller may read, and why others are missing. Raises the first refusal without any."""
-    found: list[RunObject] = []
+    runs: list[RunObject] = []
     missing: list[MissingRun] = []
     first: KajitoriError | None = None
     for text in wanted:
         namespace, _, name = text.partition("/")
         try:
-            found.append(await find_run_or_record(api, user, namespace, name))
+            runs.append(await find_run_or_record(api, user, namespace, name))
         except (NotFound, Forbidden, InvalidInput) as error:
             first = first or error
             missing.append(MissingRun(run=text, message=error.message, hint=error.hint or ""))
-    if first is not None and not found:
+    if first is not None and not runs:
         raise first
-    return found, missing
+    return runs, missing
 
 
 async def _intervals(api: Api, run: RunObject, points: int) -> list[Interval]:
-    found = await intervals_of(api, run, 0, api.now().timestamp())
-    return await asyncio.to_thread(shown, found, points)
+    intervals = await intervals_of(api, run, 0, api.now().timestamp())
+    return await asyncio.to_thread(shown, intervals, points)
 
 
 def _compared(api: Api, view: RunView, intervals: Sequence[Interval]) -> ComparedRun:
@@ -130,8 +130,8 @@ def _figures(runs: Sequence[Sequence[Interval]], wanted: Sequence[str]) -> list[
         points: dict[str, list[ComparedPoint]] = {}
         for each in intervals:
             _add(points, each, wanted)
-        for name, found in points.items():
-            lines.setdefault(name, []).append(ComparedLine(run=index, points=found))
+        for name, run_points in points.items():
+            lines.setdefault(name, []).append(ComparedLine(run=index, points=run_points))
     order = sorted(lines, key=lambda name: (not name.startswith(TRAINING_PREFIX), name))
     return [
         ComparedFigure(name=name, unit=about.unit.value, description=about.text, lines=lines[name])

@@ -26,10 +26,10 @@ def rows_of(views: Sequence[RunView], times: Sequence[RunTime], figures: Sequenc
 
 def _rows(part: Part, texts: Sequence[Mapping[str, str]]) -> list[ComparedRow]:
     names = dict.fromkeys(name for each in texts for name in each)
-    found = [(name, [each.get(name, "") for each in texts]) for name in names]
+    rows = [(name, [each.get(name, "") for each in texts]) for name in names]
     return [
         ComparedRow(part=part, name=name, values=values, differs=len(set(values)) > 1)
-        for name, values in found
+        for name, values in rows
         if any(values)
     ]
 
@@ -61,12 +61,12 @@ def _hours(seconds: int) -> str:
 
 
 def _last_values(run: int, figures: Sequence[ComparedFigure]) -> dict[str, str]:
-    found = {}
+    values = {}
     for figure in figures:
         points = next((line.points for line in figure.lines if line.run == run), [])
         if points:
-            found[figure.name] = _amount(points[-1].p50, figure.unit)
-    return found
+            values[figure.name] = _amount(points[-1].p50, figure.unit)
+    return values
 
 
 def _amount(value: float, unit: str) -> str:

@@ -74,7 +74,7 @@ async def report_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
     """Every second of the run since its submission is in one category; the GPU-seconds are those of the usage ledger.
     Also of a removed run, by its name or UID."""
     run = await find_run_or_record(api, user, namespace, name)
-    found, parts, marks = await time_of(api, run)
+    time, parts, marks = await time_of(api, run)
     checkpoints = checkpoints_of(parts, marks)
     can_save = any(held.saves_every != NO_CHECKPOINT for held in parts) or checkpoints.count > 0
     return answer(
@@ -82,16 +82,16 @@ async def report_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
             run=run.metadata.name,
             namespace=run.metadata.namespace,
             phase=phase_of(run).value,
-            since=time_text(found.since),
-            until=time_text(found.until),
-            ratio=found.ratio,
-            while_held=found.while_held,
-            categories=_categories(found),
+            since=time_text(time.since),
+            until=time_text(time.until),
+            ratio=time.ratio,
+            while_held=time.while_held,
+            categories=_categories(time),
             causes=[
                 CauseView(
                     cause=cause, times=cost.times, gpu_seconds=cost.gpu_seconds, member_seconds=cost.member_seconds
                 )
-                for cause, cost in sorted(found.causes.items(), key=lambda item: -item[1].member_seconds)
+                for cause, cost in sorted(time.causes.items(), key=lambda item: -item[1].member_seconds)
             ],
             checkpoints=CheckpointsView(
                 count=checkpoints.count,
@@ -103,7 +103,7 @@ async def report_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
                 between_failures=checkpoints.between_failures,
                 best_seconds=checkpoints.best_seconds,
             ),
-            words=describe(found, checkpoints, can_save=can_save),
+            words=describe(time, checkpoints, can_save=can_save),
         )
     )
 
@@ -127,9 +127,9 @@ async def report_cluster(api: Shared, user: Caller, query: Annotated[ReportParam
     now_held = daily_times(await _held_now(api, names))
 
     async def sums_of(level: TimeLevel) -> dict[TimeKey, TimeAmount]:
-        found = await history.times(level, since, until, names)
-        add_days(found, now_held, level, since // DAY, until // DAY, names)
-        return {key: amount for key, amount in found.items() if owner in ("", key.owner)}
+        amounts = await history.times(level, since, until, names)
+        add_days(amounts, now_held, level, since // DAY, until // DAY, names)
+        return {key: amount for key, amount in amounts.items() if owner in ("", key.owner)}
 
     level = TimeLevel.OWNER if owner else _LEVELS.get(query.by, TimeLevel.TEAM)
     sums = await sums_of(level)
@@ -160,11 +160,11 @@ async def time_of(api: Api, run: RunObject) -> tuple[RunTime, list[Held], list[M
 async def _parts_of(api: Api, run: RunObject) -> tuple[list[Held], list[Mark]]:
     """Return the parts of a run's time that are known from its status and from history."""
     status, history = run.current_status, api.stores.history
-    segments, known = closed_parts(status), marks_of(status, api.now())
+    segments, from_status = closed_parts(status), marks_of(status, api.now())
     if history is None:
-        return [*segments.values(), *left_out(status), *open_parts(status, api.now())], [*known]
+        return [*segments.values(), *left_out(status), *open_parts(status, api.now())], [*from_status]
     recorded, marks = await history.time_of_run(run.metadata.uid)
-    return [*(segments | recorded).values(), *open_parts(status, api.now())], [*marks, *known]
+    return [*(segments | recorded).values(), *open_parts(status, api.now())], [*marks, *from_status]
 
 
 async def _held_now(api: Api, names: frozenset[str] | None) -> list[tuple[TimedPart, list[Slice]]]:
@@ -231,14 +231,14 @@ def _ratio(total: TimeSum) -> float | None:
     return ratio_of({Category(each.category): getattr(each, name) for each in total.categories})
 
 
-def _categories(found: RunTime) -> list[TimeOf]:
+def _categories(time: RunTime) -> list[TimeOf]:
     return [
         TimeOf(
             category=category.value,
             meaning=category.meaning,
-            seconds=found.seconds.get(category, 0),
-            gpu_seconds=found.gpu_seconds.get(category, 0),
-            member_seconds=found.member_seconds.get(category, 0),
+            seconds=time.seconds.get(category, 0),
+            gpu_seconds=time.gpu_seconds.get(category, 0),
+            member_seconds=time.member_seconds.get(category, 0),
         )
         for category in Category
     ]

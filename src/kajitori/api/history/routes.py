@@ -113,9 +113,9 @@ async def list_history(api: Shared, user: Caller, query: Annotated[HistoryParame
         until=seconds_of("until", query.until),
     )
     after = decode_token(query.continue_, tuple[int, str]) if query.continue_ else None
-    found = await history.runs(wanted, query.limit + 1, after)
-    page = found[: query.limit]
-    following = encode_token((page[-1].created_at, page[-1].uid)) if len(found) > len(page) else None
+    records = await history.runs(wanted, query.limit + 1, after)
+    page = records[: query.limit]
+    following = encode_token((page[-1].created_at, page[-1].uid)) if len(records) > len(page) else None
     documents = await history.documents([run.uid for run in page]) if query.details else {}
     items = await asyncio.to_thread(lambda: [_recorded(run, documents.get(run.uid)) for run in page])
     return answer(RecordedRuns(items=items, continue_=following))
@@ -215,8 +215,8 @@ async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters
         until=until * 1000 if until is not None else None,
     )
     after = decode_token(query.continue_, tuple[int, int]) if query.continue_ else None
-    found = await history.audit(wanted, query.limit + 1, after)
-    page = found[: query.limit]
+    entries = await history.audit(wanted, query.limit + 1, after)
+    page = entries[: query.limit]
     rows = [
         AuditRow(
             at=time_text(entry.at // 1000),
@@ -224,7 +224,7 @@ async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters
         )
         for _, entry in page
     ]
-    following = encode_token((page[-1][1].at, page[-1][0])) if len(found) > len(page) else None
+    following = encode_token((page[-1][1].at, page[-1][0])) if len(entries) > len(page) else None
     namespaces = sorted(readable) if readable is not None else None
     return answer(AuditAnswer(items=rows, namespaces=namespaces, continue_=following))
 

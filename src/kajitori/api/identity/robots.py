@@ -54,22 +54,22 @@ async def list_robots(api: Shared, user: Caller, query: Annotated[RobotParameter
     """The API server keeps no tokens, so a robot is listed as long as its account exists."""
     namespace = query.namespace or api.namespace
     accounts = await user.client.list(SERVICE_ACCOUNTS, namespace, label_selector=LABEL_ROBOT)
-    note = "" if accounts.items else await _why_none(user, namespace)
-    found = [
+    note = "" if accounts.items else await _why_impossible(user, namespace)
+    robots = [
         Robot(
-            name=one["metadata"]["name"],
+            name=account["metadata"]["name"],
             namespace=namespace,
-            user=_user_name(namespace, one["metadata"]["name"]),
-            role=one["metadata"]["labels"][LABEL_ROBOT],
-            owner=(one["metadata"].get("annotations") or {}).get(names.ANNOTATION_OWNER, ""),
-            created_at=one["metadata"].get("creationTimestamp") or "",
+            user=_user_name(namespace, account["metadata"]["name"]),
+            role=account["metadata"]["labels"][LABEL_ROBOT],
+            owner=(account["metadata"].get("annotations") or {}).get(names.ANNOTATION_OWNER, ""),
+            created_at=account["metadata"].get("creationTimestamp") or "",
         )
-        for one in accounts.items
+        for account in accounts.items
     ]
-    return answer(RobotList(namespace=namespace, items=sorted(found, key=lambda robot: robot.name), note=note))
+    return answer(RobotList(namespace=namespace, items=sorted(robots, key=lambda robot: robot.name), note=note))
 
 
-async def _why_none(user: User, namespace: str) -> str:
+async def _why_impossible(user: User, namespace: str) -> str:
     """Return why no robot can be made if the API server has no RoleBindings; else an empty text."""
     try:
         await user.client.list(ROLE_BINDINGS, namespace, label_selector=LABEL_ROBOT)
@@ -93,7 +93,7 @@ async def create_token(api: Shared, user: Caller, request: Request) -> Response:
     if faults or wanted is None:
         raise InvalidInput(faults)
     namespace = wanted.namespace or api.namespace
-    if why := await _why_none(user, namespace):
+    if why := await _why_impossible(user, namespace):
         raise Unsupported(
             why, hint="programs on this machine use the token that its owner has: kaji finds it by itself"
         )
@@ -198,8 +198,8 @@ async def _token(user: User, wanted: RobotRequest, namespace: str) -> dict[str, 
         "spec": {"expirationSeconds": int(wanted.ttl_seconds)},
     }
     path = f"{SERVICE_ACCOUNTS.path(namespace, wanted.name)}/token"
-    found: dict[str, Any] = msgspec.json.decode(await user.client.request("POST", path, body=body))
-    return found
+    answer: dict[str, Any] = msgspec.json.decode(await user.client.request("POST", path, body=body))
+    return answer
 
 
 def _binding_name(robot: str) -> str:

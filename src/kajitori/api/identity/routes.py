@@ -24,15 +24,15 @@ MAX_NAMESPACES = 64
 @router.get("/v1/sign-in", responses=describes(SignInView), summary="Where people sign in")
 async def sign_in(api: Shared) -> Response:
     """For everybody: `kaji login` and browsers ask this before they have credentials."""
-    how = api.callers.sign_in
-    if how is None:
+    provider = api.callers.sign_in
+    if provider is None:
         return answer(SignInView(issuer="", client_id="", scopes=[], certificate_authority="", namespace=api.namespace))
     return answer(
         SignInView(
-            issuer=how.issuer,
-            client_id=how.client_id,
-            scopes=how.scopes.split(),
-            certificate_authority=how.ca,
+            issuer=provider.issuer,
+            client_id=provider.client_id,
+            scopes=provider.scopes.split(),
+            certificate_authority=provider.ca,
             namespace=api.namespace,
         )
     )
@@ -60,8 +60,8 @@ async def who_am_i(api: Shared, user: Caller) -> Response:
     caller has neither a team nor a run are left out."""
     rights = await asyncio.gather(*(_rights(user, namespace) for namespace in _namespaces(api, user)))
     operator = await user.may("patch", "", resource=NODES)
-    found = sorted((right for right in rights if right is not None), key=lambda right: right.namespace)
-    return answer(WhoAmI(user=user.name, groups=sorted(user.groups), namespaces=found, operator=operator))
+    namespaces = sorted((right for right in rights if right is not None), key=lambda right: right.namespace)
+    return answer(WhoAmI(user=user.name, groups=sorted(user.groups), namespaces=namespaces, operator=operator))
 
 
 @router.get("/v1/teams", responses=describes(TeamList), summary="The teams of the policy")

@@ -83,9 +83,9 @@ def board_answer(api: Api, body: bytes) -> Response:
 
 def public_board(api: Api) -> PublicBoard:
     """Return the current board without anything that only users may see."""
-    found = board(api)
+    current = board(api)
     held: dict[tuple[str, str, str, str], BoardHolding] = {}
-    for user in found.users:
+    for user in current.users:
         for run in user.runs:
             row = BoardHolding(
                 owner=user.owner,
@@ -95,12 +95,12 @@ def public_board(api: Api) -> PublicBoard:
                 idle=run.idle,
                 since=run.since,
             )
-            known = held.setdefault((row.owner, row.namespace, row.type, row.since), row)
-            if known is not row:
-                known.gpus += row.gpus
-                known.idle += row.idle
+            holding = held.setdefault((row.owner, row.namespace, row.type, row.since), row)
+            if holding is not row:
+                holding.gpus += row.gpus
+                holding.idle += row.idle
     holdings = sorted(held.values(), key=lambda row: (-row.gpus, row.owner, row.since))
-    return PublicBoard(at=format_time(api.now()), types=found.types, holdings=holdings)
+    return PublicBoard(at=format_time(api.now()), types=current.types, holdings=holdings)
 
 
 @router.get("/v1/gpus", responses=describes(GpuBoard), summary="GPUs by type and by user")

@@ -178,12 +178,12 @@ async def change_node(user: User, name: str, patch_of: Callable[[Node, dict[str,
     Raises Conflict if other clients win all of `TRIES` attempts.
     """
     for _ in range(TRIES):
-        found = await user.client.get(NODES, name)
-        node = msgspec.convert(found, Node)
-        patch = patch_of(node, found)
+        document = await user.client.get(NODES, name)
+        node = msgspec.convert(document, Node)
+        patch = patch_of(node, document)
         if patch is None:
             return node
-        patch["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+        patch["metadata"]["resourceVersion"] = document["metadata"]["resourceVersion"]
         try:
             return msgspec.convert(await user.client.patch(NODES, name, patch), Node)
         except Conflict:
@@ -192,10 +192,10 @@ async def change_node(user: User, name: str, patch_of: Callable[[Node, dict[str,
 
 
 def _healthy_patch(
-    node: Node, found: dict[str, Any], policy: Policy, user: User, now: datetime
+    node: Node, document: dict[str, Any], policy: Policy, user: User, now: datetime
 ) -> dict[str, Any] | None:
     ours = {names.TAINT_UNHEALTHY, policy.preflight.taint}
-    taints = found["spec"].get("taints") or []
+    taints = document["spec"].get("taints") or []
     if not any(taint["key"] in ours for taint in taints):
         return None
     entry = new_entry(now, TrailEvent.BACK, BY_HAND, by=user.name)

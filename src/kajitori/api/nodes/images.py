@@ -57,7 +57,7 @@ async def _body(api: Api) -> bytes:
 
 
 @dataclass(slots=True)
-class _Found:
+class _ImageUse:
     size_bytes: int = 0
     nodes: int = 0
     names: dict[str, None] = field(default_factory=dict)
@@ -65,15 +65,17 @@ class _Found:
 
 def images_of(nodes: Iterable[NodeImages]) -> list[ImageView]:
     """Return each image once, those that most nodes have first. One digest, or one name without any, is one image."""
-    found: dict[str, _Found] = {}
+    images: dict[str, _ImageUse] = {}
     for node in nodes:
         for image in node.status.images or ():
             if not image.names:
                 continue
             digests = [name.partition("@")[2] for name in image.names if "@" in name]
-            one = found.setdefault(digests[0] if digests else image.names[0], _Found())
-            one.nodes += 1
-            one.size_bytes = max(one.size_bytes, image.sizeBytes)
-            one.names |= dict.fromkeys(image.names)
-    views = [ImageView(names=list(one.names), size_bytes=one.size_bytes, nodes=one.nodes) for one in found.values()]
+            entry = images.setdefault(digests[0] if digests else image.names[0], _ImageUse())
+            entry.nodes += 1
+            entry.size_bytes = max(entry.size_bytes, image.sizeBytes)
+            entry.names |= dict.fromkeys(image.names)
+    views = [
+        ImageView(names=list(entry.names), size_bytes=entry.size_bytes, nodes=entry.nodes) for entry in images.values()
+    ]
     return sorted(views, key=lambda view: (-view.nodes, view.names[0]))

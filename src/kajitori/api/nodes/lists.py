@@ -127,16 +127,16 @@ async def list_nodes(
             request, version, rows.answers, lambda: _table(api, query, row_filter, covered, after, version)
         )
     page, following = _page(api, query, row_filter, covered, after)
-    shown: dict[str, Any] = {"counts": row_filter.counts(_states(covered))}
+    document: dict[str, Any] = {"counts": row_filter.counts(_states(covered))}
     views = {view.name: view for view in node_views(api)}
-    shown["items"] = [
+    document["items"] = [
         narrowed(msgspec.Raw(msgspec.json.encode(views[row.summary.name])), query.fields)
         for row in page
         if row.summary.name in views
     ]
     pools = pool_views(api)
-    shown |= ({"continue": following} if following else {}) | ({"pools": pools} if pools else {})
-    return answer(shown)
+    document |= ({"continue": following} if following else {}) | ({"pools": pools} if pools else {})
+    return answer(document)
 
 
 def _all_nodes(api: Api) -> NodeList:
@@ -152,9 +152,9 @@ def _page(
 ) -> tuple[list[NodeRow], str]:
     sort, index = query.sort or "", api.cluster.table().index
     key = _SORT_KEYS[sort.removeprefix("-")] if sort else lambda node: f"{index.get(node.name, 0):09d}"
-    found = [row for row in covered if row_filter.matches(row)]
+    matching = [row for row in covered if row_filter.matches(row)]
     return page_of(
-        found,
+        matching,
         lambda row: (sort, key(row.summary), "", row.summary.name),
         query,
         after,
@@ -171,13 +171,13 @@ def _table(
     version: str,
 ) -> bytes:
     page, following = _page(api, query, row_filter, covered, after)
-    shown = {
+    document = {
         "items": [msgspec.Raw(row.json) for row in page],
         "counts": row_filter.counts(_states(covered)),
         "topology": list(api.cluster.policy.topology),
         "version": version,
     }
-    return msgspec.json.encode(shown | ({"continue": following} if following else {}))
+    return msgspec.json.encode(document | ({"continue": following} if following else {}))
 
 
 @router.get(

@@ -67,14 +67,14 @@ def add_node_request(
         return
     waiting = UnplacedRun(replace(pending.request, queued_at=_LONG_AGO), shortage, status.attempts + 1, request)
     others = [(other, its_request) for other, its_request in api.cluster.node_requests() if other != key]
-    found = demand([waiting], others, api.cluster.kept(), snapshot, pools, now)
-    planned = found.changed.get(key)
+    outlook = demand([waiting], others, api.cluster.kept(), snapshot, pools, now)
+    planned = outlook.changed.get(key)
     if planned is not None and planned.is_live and request is None:
         after = format_duration(pools[planned.pool].rules.ask_after_seconds)
         nodes = f"{planned.nodes} {'node' if planned.nodes == 1 else 'nodes'} of pool {planned.pool}"
         _put_first(view, f"asks for {nodes} when it has waited for {after}")
         view.grows = True
-    _put_first(view, found.notes.get(key, ""))
+    _put_first(view, outlook.notes.get(key, ""))
 
 
 def _put_first(view: ExplanationView, words: str) -> None:

@@ -111,16 +111,16 @@ async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:
     wanted, faults, _ = read(TestRequest, await json_body(request), "")
     if faults or wanted is None:
         raise InvalidInput(faults)
-    known = api.cluster.table().index
+    nodes = api.cluster.table().index
     if wanted.every:
         await user.require("patch", "", resource=NODES)
         check_there_is_a_test(api)
-        chosen = [name for name in known if can_be_tested(api, name)]
+        chosen = [name for name in nodes if can_be_tested(api, name)]
     else:
         chosen = list(dict.fromkeys(wanted.nodes))
         for name in chosen:
             await user.require("patch", "", name, resource=NODES)
-        check_testable(api, chosen, known)
+        check_testable(api, chosen, nodes)
     return answer(Tested(nodes=await request_tests(user, chosen)))
 
 
@@ -156,13 +156,13 @@ def node_views(api: Api) -> Iterator[NodeView]:
 
 def members_on(api: Api, name: str) -> list[MemberOnNode]:
     """Return the resources that each unfinished Pod takes on a node, the Pods with most GPUs first."""
-    found = []
+    members = []
     for pod in api.mirror.pods_on_node(name):
         if pod.is_finished:
             continue
         run = api.mirror.run_of(pod)
         usage, meta = api.mirror.usage_of_pod(pod), pod.metadata
-        found.append(
+        members.append(
             MemberOnNode(
                 holder=f"{meta.namespace}/{run.metadata.name if run is not None else meta.name}",
                 owner=run.owner if run is not None else "",
@@ -175,7 +175,7 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
                 since=pod.status.start_time or meta.creation_timestamp,
             )
         )
-    return sorted(found, key=lambda member: (-member.gpus, member.holder, member.pod))
+    return sorted(members, key=lambda member: (-member.gpus, member.holder, member.pod))
 
 
 def _detail(api: Api, facts: NodeFacts, node: Node) -> NodeDetail:

@@ -62,20 +62,20 @@ class HasMetadata(msgspec.Struct):
 
 async def shortfall(api: Api, user: User, policy: Policy, namespace: str) -> Shortfall:
     """Return the objects and nodes that a policy names and the cluster lacks."""
-    found = lacking_nodes(policy, _nodes(api))
-    found += Shortfall(
+    missing = lacking_nodes(policy, _nodes(api))
+    missing += Shortfall(
         notes=tuple(faults_of_guarantees(policy.guarantees, api.cluster.table(), policy.gpu.cpu_runs_on_gpu_nodes))
     )
-    found += await _objects(user, named_objects(policy, namespace))
+    missing += await _objects(user, named_objects(policy, namespace))
     if policy.network.enforced:
-        found += await _resolvers(user, policy)
+        missing += await _resolvers(user, policy)
     if policy.node_pools:
-        found += await _provisioning(user)
-    return found
+        missing += await _provisioning(user)
+    return missing
 
 
 def _nodes(api: Api) -> list[CheckedNode]:
-    found = []
+    nodes = []
     for node in api.mirror.nodes.values():
         amounts = node.status.allocatable or node.status.capacity
         resources = frozenset(name for name, amount in amounts.items() if str(amount) != "0")
@@ -83,10 +83,10 @@ def _nodes(api: Api) -> list[CheckedNode]:
         if offers and api.cluster.policy.gpu.resource not in resources:
             ways = {way or api.cluster.policy.gpu.resource for offer in offers for way in offer.ways}
             types = frozenset(offer.type for offer in offers)
-            found.append(CheckedNode(node.metadata.labels, resources | ways, gpu_types=types))
+            nodes.append(CheckedNode(node.metadata.labels, resources | ways, gpu_types=types))
             continue
-        found.append(CheckedNode(node.metadata.labels, resources))
-    return found
+        nodes.append(CheckedNode(node.metadata.labels, resources))
+    return nodes
 
 
 async def _objects(user: User, named: list[Named]) -> Shortfall:

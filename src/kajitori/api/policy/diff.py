@@ -33,7 +33,7 @@ async def diff(api: Api, user: User, policy: Policy, namespace: str) -> PolicyDi
             run.faults = []  # they show the contents of the run
     old, new = await shortfall(api, user, before, namespace), await shortfall(api, user, policy, namespace)
     notes += [note for note in new.notes if note not in old.notes]
-    known = {(fault.field, fault.message) for fault in old.faults}
+    old_faults = {(fault.field, fault.message) for fault in old.faults}
     try:
         pods = await newly_broken(api, user, before, policy)
     except Forbidden as error:
@@ -44,7 +44,7 @@ async def diff(api: Api, user: User, policy: Policy, namespace: str) -> PolicyDi
         refused=refused,
         moved=moved,
         waiting=waiting,
-        lacks=[fault for fault in new.faults if (fault.field, fault.message) not in known],
+        lacks=[fault for fault in new.faults if (fault.field, fault.message) not in old_faults],
         pods=pods,
         notes=notes,
     )

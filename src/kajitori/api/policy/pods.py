@@ -32,8 +32,8 @@ async def audit(api: Api, user: User, policy: Policy, namespace: str | None) -> 
     items, pods, broken_pods = list[BrokenRule](), 0, 0
     for name in chosen:
         listed = (await user.client.list(POD_OBJECTS, name)).items
-        found, broken = await asyncio.to_thread(_broken_rules, name, listed, rules)
-        items += found
+        broken_rules, broken = await asyncio.to_thread(_broken_rules, name, listed, rules)
+        items += broken_rules
         pods += len(listed)
         broken_pods += broken
     return PodAudit(
@@ -50,12 +50,12 @@ async def newly_broken(api: Api, user: User, before: Policy, after: Policy) -> l
     items = list[BrokenRule]()
     for name in await _namespaces(api, user, after, None):
         listed = (await user.client.list(POD_OBJECTS, name)).items
-        found, _ = await asyncio.to_thread(_broken_rules, name, listed, new_rules)
-        known = set[tuple[str, str]]()
-        if found and applies_in(before, name):
+        broken, _ = await asyncio.to_thread(_broken_rules, name, listed, new_rules)
+        broken_before = set[tuple[str, str]]()
+        if broken and applies_in(before, name):
             old, _ = await asyncio.to_thread(_broken_rules, name, listed, old_rules)
-            known = {(item.owner, item.rule) for item in old}
-        items += [item for item in found if (item.owner, item.rule) not in known]
+            broken_before = {(item.owner, item.rule) for item in old}
+        items += [item for item in broken if (item.owner, item.rule) not in broken_before]
     return items
 
 
@@ -78,18 +78,18 @@ def _broken_rules(
 ) -> tuple[list[BrokenRule], int]:
     """Return the rules that Pods of a namespace break, and how many Pods break one. Thousands of Pods take seconds, so
     this runs in a thread."""
-    found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    pods_by_rule: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     broken_pods = 0
     for pod in pods:
         faults = _faults(pod, rules)
         broken_pods += bool(faults)
         for rule, message in faults:
-            found[_owner_of(pod), rule, message].append(pod["metadata"]["name"])
+            pods_by_rule[_owner_of(pod), rule, message].append(pod["metadata"]["name"])
     return [
         BrokenRule(
             namespace=namespace, owner=owner, rule=rule, message=message, pods=len(names), examples=names[:_EXAMPLES]
         )
-        for (owner, rule, message), names in sorted(found.items())
+        for (owner, rule, message), names in sorted(pods_by_rule.items())
     ], broken_pods
 
 
@@ -132,7 +132,9 @@ async def enforcement_findings(api: Api, user: User, policy: Policy) -> list[str
                 "other people's Pods without GPUs off"
             )
     try:
-        missing = [name for name, forms in _wanted(api, policy).items() if not await _is_stored(user, name, forms)]
+        missing = [
+            name for name, forms in _enforced_forms(api, policy).items() if not await _is_stored(user, name, forms)
+        ]
     except Forbidden:
         return findings
     if missing:
@@ -143,14 +145,14 @@ async def enforcement_findings(api: Api, user: User, policy: Policy) -> list[str
     return findings
 
 
-def _wanted(api: Api, policy: Policy) -> dict[str, list[Mapping[str, Any]]]:
+def _enforced_forms(api: Api, policy: Policy) -> dict[str, list[Mapping[str, Any]]]:
     """Return the validating policies by name, in the forms for API servers that can and that cannot change Pods."""
-    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    forms: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for is_completed in (True, False):
         for body in enforced_policies(policy, Circumstances(api.cluster.has_cpu_nodes(), is_completed)):
             if body["kind"] == VALIDATING_POLICIES.kind:
-                found[body["metadata"]["name"]].append(body["spec"])
-    return found
+                forms[body["metadata"]["name"]].append(body["spec"])
+    return forms
 
 
 async def _is_stored(user: User, name: str, forms: Sequence[Mapping[str, Any]]) -> bool:

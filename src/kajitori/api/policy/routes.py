@@ -109,5 +109,5 @@ async def diff_policy(
 
 async def _checked(api: Api, user: User, policy: Policy, query: ClusterCheckParameters) -> Response:
     namespace = query.namespace or api.namespace
-    found = await shortfall(api, user, policy, namespace)
-    return answer(ClusterCheck(namespace=namespace, faults=list(found.faults), notes=list(found.notes)))
+    missing = await shortfall(api, user, policy, namespace)
+    return answer(ClusterCheck(namespace=namespace, faults=list(missing.faults), notes=list(missing.notes)))

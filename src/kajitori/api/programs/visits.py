@@ -64,23 +64,23 @@ class Visits:
     async def enter(self, connection: HTTPConnection, origin: str, code: str) -> tuple[str, list[str]]:
         """Return the path to go on to, and the cookies of the session. Raises Unauthenticated."""
         now = self._clock()
-        found, begun = self._codes.open(code), self._begun.open(connection.cookies.get(BEGUN, ""))
+        content, begun = self._codes.open(code), self._begun.open(connection.cookies.get(BEGUN, ""))
         self._used = {used: until for used, until in self._used.items() if until >= now}
         if (
-            found is None
+            content is None
             or begun is None
-            or found["until"] < now
+            or content["until"] < now
             or begun["until"] < now
-            or found["origin"] != origin
+            or content["origin"] != origin
             or begun["origin"] != origin
-            or not hmac.compare_digest(found["state"], _digest(begun["state"]))
-            or found["id"] in self._used
+            or not hmac.compare_digest(content["state"], _digest(begun["state"]))
+            or content["id"] in self._used
         ):
             raise _not_entered()
-        self._used[found["id"]] = found["until"]
-        if self._is_first is not None and not await self._is_first(found["id"]):
+        self._used[content["id"]] = content["until"]
+        if self._is_first is not None and not await self._is_first(content["id"]):
             raise _not_entered()
-        tokens = Tokens(str(found["token"]))
+        tokens = Tokens(str(content["token"]))
         until = min(tokens.expires or math.inf, now + VISIT_SECONDS)
         sealed = self._visits.close({"token": tokens.id_token, "origin": origin, "until": until})
         try:
@@ -91,10 +91,10 @@ class Visits:
 
     def authorization(self, connection: HTTPConnection, origin: str) -> str | None:
         """Return the `Authorization` header of a browser's session at this origin; None without a valid one."""
-        found = self._visits.open(read_parts(connection.cookies, VISIT))
-        if found is None or found["until"] < self._clock() or found["origin"] != origin:
+        session = self._visits.open(read_parts(connection.cookies, VISIT))
+        if session is None or session["until"] < self._clock() or session["origin"] != origin:
             return None
-        return f"Bearer {found['token']}"
+        return f"Bearer {session['token']}"
 
 
 def _digest(state: str) -> str:

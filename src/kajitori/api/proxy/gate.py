@@ -113,7 +113,7 @@ class _Request:
         self._query = bytes(scope["query_string"])
         self._origins = self._api.programs.origins
         self._label = self._origins.label_of(self._host) if self._origins is not None else None
-        self._again = False
+        self._may_come = False
 
     @property
     def is_at_page(self) -> bool:
@@ -129,18 +129,20 @@ class _Request:
     def describe(self, error: KajitoriError) -> Response:
         """Return the answer about an error."""
         title = _TITLES.get(problem_of(error).status, "This does not work")
-        return error_answer(error, for_person=self._for_person, title=title, again=self._again)
+        return error_answer(error, for_person=self._for_person, title=title, again=self._may_come)
 
     # ------------------------------------------------------------------------------------ at the page's origin
 
     async def _at_page(self) -> Response | None:
+        """Answer a request at the origin of Kajitori's own page: pass it on for a caller with a token, lead a browser
+        to the program's origin, or let the person sign in."""
         if self._path == VISIT:
             return await self._hand_over()
-        found = addresses.read_path(self._path)
-        if found is None:
+        named = addresses.read_path(self._path)
+        if named is None:
             hint = "write /proxy/NAMESPACE/RUN/PORT/, or PORT-RANK for another member than rank 0"
             raise NotFound("this is no address of a program", hint=hint)
-        target, rest = found
+        target, rest = named
         if not rest:
             return self._redirect(f"{target.path}/{self._query_text}")
         authorization = self._connection.headers.get("authorization")
@@ -192,11 +194,11 @@ class _Request:
         if not is_navigation(headers, method) and not (is_typed and self._connection.headers.get("origin") is None):
             message = "with the session of a browser, pages of programs are opened in a tab of their own"
             raise Forbidden(message, hint="scripts send a token instead of a cookie")
-        found = await self._api.callers.browsers.enter(self._connection, from_anywhere=True)
-        if found is None:
+        session = await self._api.callers.browsers.enter(self._connection, from_anywhere=True)
+        if session is None:
             raise Unauthenticated("you are not signed in", hint="kaji open")
-        self._connection.state.cookies = found.cookies
-        return found.authorization
+        self._connection.state.cookies = session.cookies
+        return session.authorization
 
     async def _sign_in(self) -> Response:
         """Answer with Kajitori's page, which signs people in and then loads this address again."""
@@ -208,6 +210,8 @@ class _Request:
     # -------------------------------------------------------------------------------- at the origin of programs
 
     async def _at_origin(self, origins: ProgramOrigins) -> Response | None:
+        """Answer a request at the origin of programs: pass it on for a caller with a session there, or fetch one from
+        the server's page."""
         origin = f"{self._scheme}://{self._host}"
         if self._path == f"{OWN}enter":
             code = parse_qs(self._query.decode("ascii", "replace")).get("code", [""])[0]
@@ -241,10 +245,10 @@ class _Request:
     def _target_at(self, origins: ProgramOrigins, path: str) -> tuple[Target, str]:
         """Return the target of a path at an origin, and the path that its program gets if it has its own origin."""
         if not origins.is_own:
-            found = addresses.read_path(path)
-            if found is None or not found[1]:
+            target_and_path = addresses.read_path(path)
+            if target_and_path is None or not target_and_path[1]:
                 raise NotFound("this is no address of a program", hint="write /proxy/NAMESPACE/RUN/PORT/")
-            return found
+            return target_and_path
         named = addresses.read_label(self._label or "")
         if isinstance(named, HashedRun):
             named = addresses.find_hashed(named, self._api.mirror.runs)
@@ -290,31 +294,12 @@ class _Request:
         if not is_own_origin and self._label is not None and run.owner != user.name:
             message = f"{target.run} is not your run, and programs share this server's origin for them"
             raise Forbidden(message, hint="use kaji port-forward")
-        has_whole_path = is_own_origin or _has_whole_path(run)
         pod = self._pod(run, target)
-        meta = pod.metadata
-        place = PortOfPod(user.name, meta.namespace, run.metadata.uid, meta.name, meta.uid, target.port)
         if self._api.programs.is_new_visit(user.name, run.metadata.uid, target.segment):
             about = f"run {run.metadata.name} port {target.segment}"
-            self._api.audit.note(self._scope, user.name, "open program", namespace=meta.namespace, object=about)
-        forwarding = Forwarding(
-            scheme=self._scheme,
-            host=self._host,
-            address=self._scope["client"][0] if self._scope.get("client") else "",
-            prefix="" if has_whole_path else target.path,
-            cookie_path="/" if is_own_origin else target.path,
-            authorization=self._authorization(run, pod, target),
-        )
-        path = self._path if has_whole_path else rest
-        exchange = Exchange(
-            self._scope,
-            self._receive,
-            self._send,
-            target=path.encode("ascii") + self._query_text.encode("ascii"),
-            forwarding=forwarding,
-            place=place,
-            open_stream=lambda: self._api.programs.open_port(user.client, meta.namespace, meta.name, target.port),
-        )
+            namespace = pod.metadata.namespace
+            self._api.audit.note(self._scope, user.name, "open program", namespace=namespace, object=about)
+        exchange = self._exchange(user, run, pod, target, rest, is_own_origin=is_own_origin)
         revoked: asyncio.Future[KajitoriError] = asyncio.get_running_loop().create_future()
 
         def end(error: KajitoriError) -> None:
@@ -329,15 +314,39 @@ class _Request:
             except Unavailable as error:
                 if exchange.began:
                     return
-                self._again = True
+                self._may_come = True
                 raise NotReached(error.message, hint=error.hint) from error
             except NotFound as error:  # the Pod was deleted, and this server has not heard of it yet
-                self._again = True
+                self._may_come = True
                 name = run.metadata.name
                 message = f"rank {target.rank} of {name} is gone, and may come again"
                 raise Unavailable(message, hint=f"kaji describe {name}") from error
         if revoked.done() and not exchange.began:
             raise revoked.result()
+
+    def _exchange(
+        self, user: User, run: RunObject, pod: Pod, target: Target, rest: str, *, is_own_origin: bool
+    ) -> Exchange:
+        """Return the exchange of this request and its answer with the program. `rest` is the path behind the target."""
+        meta, has_whole_path = pod.metadata, is_own_origin or _has_whole_path(run)
+        forwarding = Forwarding(
+            scheme=self._scheme,
+            host=self._host,
+            address=self._scope["client"][0] if self._scope.get("client") else "",
+            prefix="" if has_whole_path else target.path,
+            cookie_path="/" if is_own_origin else target.path,
+            authorization=self._authorization(run, pod, target),
+        )
+        path = self._path if has_whole_path else rest
+        return Exchange(
+            self._scope,
+            self._receive,
+            self._send,
+            target=path.encode("ascii") + self._query_text.encode("ascii"),
+            forwarding=forwarding,
+            place=PortOfPod(user.name, meta.namespace, run.metadata.uid, meta.name, meta.uid, target.port),
+            open_stream=lambda: self._api.programs.open_port(user.client, meta.namespace, meta.name, target.port),
+        )
 
     def _authorization(self, run: RunObject, pod: Pod, target: Target) -> str:
         """Return the `Authorization` header by which a notebook recognises this proxy; empty for other programs."""
@@ -363,7 +372,7 @@ class _Request:
         member = member_of(pod, self._api.mirror.nodes) if pod is not None else None
         if pod is not None and member is not None and member.state is MemberState.RUNNING:
             return pod
-        self._again = True
+        self._may_come = True
         message = run.status.message if run.status is not None else ""
         why = f"{phase.value}: {message}" if message else phase.value
         raise Unavailable(f"rank {target.rank} of {name} does not run yet ({why})", hint=f"kaji explain {name}")

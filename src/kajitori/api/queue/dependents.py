@@ -36,19 +36,19 @@ def earliest_starts(api: Api, dependents: Iterable[DependentView], ends: Mapping
     ends: expected ends of waiting and running runs, in seconds since the epoch; without those that are not known.
     """
     awaited = {(run.namespace, run.name): [(run.namespace, other.run) for other in run.after] for run in dependents}
-    starts, known = dict[Key, float](), dict(ends)
+    starts, known_ends = dict[Key, float](), dict(ends)
     order = TopologicalSorter(awaited)
     with contextlib.suppress(CycleError):  # runs that wait for each other never become ready
         order.prepare()
     while ready := order.get_ready():
         for key in ready:
             others = awaited.get(key, ())
-            if others and all(other in known for other in others):
-                starts[key] = max(known[other] for other in others)
+            if others and all(other in known_ends for other in others):
+                starts[key] = max(known_ends[other] for other in others)
                 run = api.mirror.runs.get(key)
                 length = api.queue.outlook.past.expect(run) if run is not None else None
                 if length is not None and length.sure:
-                    known[key] = starts[key] + length.seconds
+                    known_ends[key] = starts[key] + length.seconds
             order.done(key)
     return starts
 
@@ -62,21 +62,23 @@ async def explanation_of_dependent(
     status, step = gang.wait_for_runs(life, run.current_status, api.now())
     if step is None or spec.stopped:
         return None
-    told = step.status
-    view = ExplanationView(phase=told.phase.value, reason=told.reason.value, message=told.message)
+    waiting_status = step.status
+    view = ExplanationView(
+        phase=waiting_status.phase.value, reason=waiting_status.reason.value, message=waiting_status.message
+    )
     estimates = _Estimates(api, ask)
     view.after = []
     for other, state in zip(awaited, status.after, strict=True):
-        shown = AfterView(
+        condition = AfterView(
             run=other.run,
             condition=other.condition,
             phase=other.seen.phase.value if other.seen is not None else "",
             met=bool(state.met_at),
         )
-        ends_at = None if shown.met else await estimates.end((run.metadata.namespace, other.run))
-        shown.ends_at = format_time(time_at(ends_at)) if ends_at is not None else msgspec.UNSET
-        view.after.append(shown)
-    if not told.phase.is_final:
+        ends_at = None if condition.met else await estimates.end((run.metadata.namespace, other.run))
+        condition.ends_at = format_time(time_at(ends_at)) if ends_at is not None else msgspec.UNSET
+        view.after.append(condition)
+    if not waiting_status.phase.is_final:
         starts_at = await estimates.start(run, spec, decision)
         view.expected_at = format_time(time_at(starts_at)) if starts_at is not None else msgspec.UNSET
     return view

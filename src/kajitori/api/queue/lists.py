@@ -174,14 +174,14 @@ async def _body(api: Api) -> bytes:
     return msgspec.json.encode(await queue_of(api))
 
 
-def _page(query: QueueListParameters, found: list[QueueRow], after: Place | None) -> tuple[list[QueueRow], str]:
+def _page(query: QueueListParameters, rows: list[QueueRow], after: Place | None) -> tuple[list[QueueRow], str]:
     sort = query.sort or ""
     key = _SORT_KEYS[sort.removeprefix("-") or "place"]
 
     def place_of(row: QueueRow) -> Place:
         return sort, key(row.summary), row.summary.namespace, row.summary.name
 
-    return page_of(found, place_of, query, after, descending=sort.startswith("-"))
+    return page_of(rows, place_of, query, after, descending=sort.startswith("-"))
 
 
 async def outcome(api: Api) -> Outcome:
@@ -200,14 +200,14 @@ async def outcome(api: Api) -> Outcome:
     return Outcome(view, [*all_rows, *map(row_of, dependents)])
 
 
-def _dependent(api: Api, found: DependentView, starts_at: float) -> QueueTableRow:
-    run = api.mirror.runs.get((found.namespace, found.name))
+def _dependent(api: Api, dependent: DependentView, starts_at: float) -> QueueTableRow:
+    run = api.mirror.runs.get((dependent.namespace, dependent.name))
     spec = api.cluster.specs.of(run) if run is not None else StoredSpec()
     return QueueTableRow(
-        namespace=found.namespace,
-        name=found.name,
+        namespace=dependent.namespace,
+        name=dependent.name,
         uid=run.metadata.uid if run is not None else "",
-        owner=found.owner,
+        owner=dependent.owner,
         state="dependent",
         reason=Reason.WAITING_FOR_RUN.value,
         position=0,
@@ -223,12 +223,12 @@ def _dependent(api: Api, found: DependentView, starts_at: float) -> QueueTableRo
         expected_seconds=0,
         sure=False,
         behind=[],
-        after=found.after,
+        after=dependent.after,
     )
 
 
 def _waiting(api: Api, run: QueuedView) -> QueueTableRow:
-    found = api.mirror.runs.get((run.namespace, run.name))
+    stored = api.mirror.runs.get((run.namespace, run.name))
     expected_at = parse_time(run.expected_at) if isinstance(run.expected_at, str) else None
     starts_at = expected_at.timestamp() if expected_at is not None else math.inf
     place, reserved = run.place, run.kept.nodes if isinstance(run.kept, msgspec.Struct) else ""
@@ -237,7 +237,7 @@ def _waiting(api: Api, run: QueuedView) -> QueueTableRow:
     return QueueTableRow(
         namespace=run.namespace,
         name=run.name,
-        uid=found.metadata.uid if found is not None else "",
+        uid=stored.metadata.uid if stored is not None else "",
         owner=run.owner,
         state="waiting",
         reason=run.reason,
@@ -247,7 +247,7 @@ def _waiting(api: Api, run: QueuedView) -> QueueTableRow:
         gpus=run.gpus,
         gpu_type=run.gpu_type or (_type_of(api, reserved) if run.gpus else ""),
         nodes=reserved,
-        queued_at=found.status.queued_at if found is not None and found.status is not None else "",
+        queued_at=stored.status.queued_at if stored is not None and stored.status is not None else "",
         starts_at=_rounded(starts_at),
         ends_at=_rounded(starts_at + place.expected_seconds) if sure else "",
         ends_at_earliest=_rounded(starts_at + place.shortest_seconds) if sure and place.shortest_seconds else "",

@@ -78,19 +78,19 @@ async def queue_of(api: Api) -> QueueView:
     """Return all runs that wait now."""
     now = await queue_state(api)
     async with api.queue.planner:
-        found, known = await asyncio.to_thread(_starts, now, _assumed(api, now))
+        cycle, known_starts = await asyncio.to_thread(_starts, now, _assumed(api, now))
     by_key = {run.request.key: run for run in now.pending}
     rules = api.cluster.policy.queue
-    reserved = {reservation.key: reservation for reservation in found.now.reservations}
-    behind = {shortage.key: shortage.behind for shortage in found.now.shortages}
+    reserved = {reservation.key: reservation for reservation in cycle.now.reservations}
+    behind = {shortage.key: shortage.behind for shortage in cycle.now.shortages}
     leader = api.leader.state()
     items = []
     for run in now.order.queue:
         key = run.key
         item = _queued(by_key[key], place_view(now.order, key))
-        item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key), known=key in known)
-        if key in known and not leader.is_absent:
-            item.expected_at = _time(known[key])
+        item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key), known=key in known_starts)
+        if key in known_starts and not leader.is_absent:
+            item.expected_at = _time(known_starts[key])
         items.append(item)
     return QueueView(
         order=rules.order,
@@ -103,13 +103,13 @@ async def queue_of(api: Api) -> QueueView:
 
 def _dependents(api: Api) -> list[DependentView]:
     """Return the runs that wait for other runs to end, by name."""
-    found = []
+    dependents = []
     for key, after in sorted(api.cluster.dependencies.waiting(), key=itemgetter(0)):
         run = api.mirror.runs.get(key)
         if run is not None:
             others = [AwaitedView(run=awaited.run, condition=awaited.condition) for awaited in after]
-            found.append(DependentView(name=key[1], namespace=key[0], owner=run.owner, after=others))
-    return found
+            dependents.append(DependentView(name=key[1], namespace=key[0], owner=run.owner, after=others))
+    return dependents
 
 
 def _assumed(api: Api, now: QueueState) -> set[str]:
@@ -122,14 +122,14 @@ def _assumed(api: Api, now: QueueState) -> set[str]:
 def _starts(now: QueueState, assumed: Collection[str]) -> tuple[Forecast, Mapping[str, float]]:
     """Return the forecast, and those of its starts that do not depend on the end of a run whose length is assumed: they
     come before the first such end, or remain the same if these runs never end."""
-    found = forecast(now.simulation, stop_watch)
+    cycle = forecast(now.simulation, stop_watch)
     running = (end.ends_at for held in now.simulation.occupants if held.run in assumed for end in held.endings)
-    waiting = (at + now.order.expected[key].seconds for key, at in found.starts.items() if key in assumed)
+    waiting = (at + now.order.expected[key].seconds for key, at in cycle.starts.items() if key in assumed)
     known_until = min((*running, *waiting), default=math.inf)
-    if all(at < known_until for at in found.starts.values()):
-        return found, found.starts
+    if all(at < known_until for at in cycle.starts.values()):
+        return cycle, cycle.starts
     without = forecast(now.simulation.without_ends(assumed), stop_watch).starts
-    return found, {key: at for key, at in found.starts.items() if at < known_until or without.get(key) == at}
+    return cycle, {key: at for key, at in cycle.starts.items() if at < known_until or without.get(key) == at}
 
 
 def place_view(order: QueueOrder, key: str) -> PlaceView:

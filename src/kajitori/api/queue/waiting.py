@@ -30,11 +30,11 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.gang.progress import describe_preemptions
-from kajitori.core.placement.planner import Placement
+from kajitori.core.placement.planner import GangRequest, Placement
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS
 from kajitori.core.queue.cycle import preempt_for_waiting, with_placements
 from kajitori.core.queue.elastic import larger_placement
-from kajitori.core.queue.explain import Explanation, explain
+from kajitori.core.queue.explain import Explanation, Holder, explain
 from kajitori.core.queue.freeing import Simulation, Step, StepKind
 from kajitori.core.queue.preemption import EXAMINED_PER_CYCLE
 from kajitori.core.queue.what_if import Answer, ask
@@ -75,29 +75,29 @@ def _with_controller(api: Api, view: ExplanationView) -> ExplanationView:
 
 async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
     status = run.status or RunStatus(reason=Reason.NOT_PLANNED_YET)
-    said = ExplanationView(phase=status.phase.value, reason=status.reason.value, message=status.message)
+    view = ExplanationView(phase=status.phase.value, reason=status.reason.value, message=status.message)
     if status.phase in (Phase.QUEUED, Phase.RESTARTING):
         try:
             spec, decision = api.cluster.decide(run)
         except InvalidInput as error:
-            said.reason, said.message = Reason.REFUSED.value, error.message
-            return said
+            view.reason, view.message = Reason.REFUSED.value, error.message
+            return view
         dependent = await explanation_of_dependent(api, run, spec, decision, partial(_starts_at, api))
         if dependent is not None:
             return dependent
     pending = api.queue.pending.of(run, api.now())
     if pending is None:
-        said.message = said.message or await _growth_of(api, run)
-        return said  # it waits for something else, such as a backoff or members that are still ending
-    found, _ = await start_of(api, pending, status.phase)
-    found.reason = found.reason or said.reason
-    return found
+        view.message = view.message or await _growth_of(api, run)
+        return view  # it waits for something else, such as a backoff or members that are still ending
+    waiting_view, _ = await start_of(api, pending, status.phase)
+    waiting_view.reason = waiting_view.reason or view.reason
+    return waiting_view
 
 
 async def _starts_at(api: Api, pending: PendingRun) -> float | None:
     """Return when a run would start if it was in the queue now; None if not known."""
-    view, found = await start_of(api, pending)
-    if found.placement is not None:
+    view, plan = await start_of(api, pending)
+    if plan.placement is not None:
         return api.now().timestamp()
     expected_at = parse_time(view.expected_at) if isinstance(view.expected_at, str) else None
     return expected_at.timestamp() if expected_at is not None else None
@@ -109,17 +109,17 @@ async def _growth_of(api: Api, run: RunObject) -> str:
     if status is None or status.attempt is None or status.phase is not Phase.RUNNING or not spec.is_elastic:
         return ""
     has = status.attempt.world_size
-    said = f"{has} of {spec.min_replicas}-{spec.replicas} members"
+    size = f"{has} of {spec.min_replicas}-{spec.replicas} members"
     gang = growable(api.cluster, run, api.now()) if may_grow(run, spec) else None
     if gang is None:
-        return said
+        return size
     rules, now = api.cluster.policy.elastic, await queue_state(api)
     waiting = [run.request for run in now.pending]
     more = len(larger_placement(now.promised.snapshot, gang.gang, gang.nodes, waiting).nodes) - has
     if not more:
         beside = " beside the waiting runs" if now.pending else ""
-        return f"{said}; there is no room for more{beside}"
-    room = f"{said}; there is room for {more} more"
+        return f"{size}; there is no room for more{beside}"
+    room = f"{size}; there is room for {more} more"
     if not rules.grow:
         return f"{room}, and policy lets no gang restart to grow"
     after, least = format_duration(rules.grow_after_seconds), format_duration(rules.minimum_run_seconds)
@@ -130,16 +130,16 @@ async def start_of(api: Api, pending: PendingRun, phase: Phase = Phase.QUEUED) -
     """Return the planner's answer about a run now, whether or not it is in the queue."""
     now = await queue_state(api, pending)
     async with api.queue.planner:
-        found = await asyncio.to_thread(ask, now.simulation, pending.request.key, stop_watch)
-    view = _view(api, now.simulation, pending, found, phase)
+        plan = await asyncio.to_thread(ask, now.simulation, pending.request.key, stop_watch)
+    view = _view(api, now.simulation, pending, plan, phase)
     view.place = place_view(now.order, pending.request.key)
-    view.behind = list(found.shortage.behind) if found.shortage is not None else []
+    view.behind = list(plan.shortage.behind) if plan.shortage is not None else []
     view.asks, view.guarantees = [], _guarantees_of(api, pending)
     nodes_are_the_same = api.cluster.table() is now.promised.snapshot.table
-    if found.shortage is not None and nodes_are_the_same:
-        view.asks = _would_ask(api, now, found, pending.request.key)
-        add_node_request(api, view, pending, found.shortage, now.simulation.snapshot)
-    return view, found
+    if plan.shortage is not None and nodes_are_the_same:
+        view.asks = _runs_to_preempt(api, now, plan, pending.request.key)
+        add_node_request(api, view, pending, plan.shortage, now.simulation.snapshot)
+    return view, plan
 
 
 def _guarantees_of(api: Api, pending: PendingRun) -> list[GuaranteeView]:
@@ -152,15 +152,15 @@ def _guarantees_of(api: Api, pending: PendingRun) -> list[GuaranteeView]:
     ]
 
 
-def _would_ask(api: Api, now: QueueState, found: Answer, key: str) -> list[str]:
+def _runs_to_preempt(api: Api, now: QueueState, plan: Answer, key: str) -> list[str]:
     """Return the runs that this run preempts in the next cycle."""
-    if found.ahead >= EXAMINED_PER_CYCLE:
+    if plan.ahead >= EXAMINED_PER_CYCLE:
         return []
-    queue, at = now.simulation.queue[: found.ahead + 1], api.now()
-    snapshot = with_placements(now.promised.snapshot, queue, found.schedule.placements)
+    queue, at = now.simulation.queue[: plan.ahead + 1], api.now()
+    snapshot = with_placements(now.promised.snapshot, queue, plan.schedule.placements)
     running = api.queue.preemptions.running_at(at)
-    plan = preempt_for_waiting(snapshot, queue, found.schedule, running, api.cluster.policy, at.timestamp())
-    for request in plan.requests:
+    preemptions = preempt_for_waiting(snapshot, queue, plan.schedule, running, api.cluster.policy, at.timestamp())
+    for request in preemptions.requests:
         if request.key == key:
             return list(dict.fromkeys(victim.key for victim in request.victims))  # often several members of one sweep
     return []
@@ -184,13 +184,13 @@ async def start_of_new(
     if pending is None:
         return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
     pending = replace(pending, request=replace(pending.request, key=key))
-    view, found = await start_of(api, pending)
+    view, plan = await start_of(api, pending)
     _with_controller(api, view)
     try:
         quotas = (await user.client.list(RESOURCE_QUOTAS, run.metadata.namespace)).items
     except Forbidden:
-        return view, found.placement
-    template, placement = decision.template, found.placement
+        return view, plan.placement
+    template, placement = decision.template, plan.placement
     if lacks := quota_shortage(quotas, template, pending.request.least):
         return ExplanationView(phase=view.phase, reason=Reason.QUOTA.value, message=lacks), None
     if placement is not None:
@@ -205,66 +205,78 @@ def _preempted_by(run: RunObject) -> str:
     return describe_preemptions(asked) if asked is not None else ""
 
 
-def _view(api: Api, asked: Simulation, pending: PendingRun, found: Answer, phase: Phase) -> ExplanationView:
-    request = pending.request
-    if found.placement is not None:
-        nodes = node_lists.brief(node_lists.compress(list(dict.fromkeys(found.placement.nodes))))
-        message = f"there is room for it on {nodes}"
-        told = Explanation(Reason.NONE, message, message, request.least, len(found.placement.ranks))
-    else:
-        assert found.shortage is not None
-        told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
-    asks = api.queue.preemptions.describe(request.key)
-    # A sweep in the queue waits to start more members, so the end of its present members is not its own.
-    waits = {run.gang.key for run in asked.queue}
-    there = (occupant for occupant in asked.occupants if not occupant.sweep or occupant.run not in waits)
-    ends: dict[str, float] = {}
-    for occupant in there:
-        ends[occupant.run] = max(ends.get(occupant.run, 0.0), occupant.ends_at)
-    is_known = api.queue.outlook.known_ends(api.now())
+def _view(api: Api, simulation: Simulation, pending: PendingRun, plan: Answer, phase: Phase) -> ExplanationView:
+    """Return the planner's answer about a run as answers show it."""
+    request, room, freeing = pending.request, plan.room, plan.freeing
+    explanation = _explanation(api, simulation, request, plan)
+    preempted_by, preempts = _preempted_by(pending.run), api.queue.preemptions.describe(request.key)
+    is_known, ends = api.queue.outlook.known_ends(api.now()), _ends_by_run(simulation)
     view = ExplanationView(
         phase=phase.value,
-        reason=told.reason.value,
-        message="; ".join(text for text in (_preempted_by(pending.run), asks, told.lacks) if text),
-        members=told.members,
+        reason=explanation.reason.value,
+        message="; ".join(text for text in (preempted_by, preempts, explanation.lacks) if text),
+        members=explanation.members,
         most=len(request.ranks),
-        fit_now=told.fit_now,
-        missing=dict(told.missing),
+        fit_now=explanation.fit_now,
+        missing=dict(explanation.missing),
         held=[
-            HolderView(
-                holder=holder.holder,
-                owner=holder.owner,
-                is_run=holder.is_run,
-                gpus=holder.gpus,
-                cpu_millis=holder.cpu_millis,
-                memory_bytes=holder.memory_bytes,
-                nodes=holder.nodes,
-                since=holder.since,
-                until="" if not is_known(holder.holder) else _time(ends.get(holder.holder, math.inf)),
-            )
-            for holder in told.held
+            _holder_view(holder, ends.get(holder.holder, math.inf) if is_known(holder.holder) else math.inf)
+            for holder in explanation.held
             if holder.holder != request.key
         ],
-        blocked=[BlockedView(why=blocked.why, nodes=blocked.nodes, count=blocked.count) for blocked in told.blocked],
+        blocked=[BlockedView(why=each.why, nodes=each.nodes, count=each.count) for each in explanation.blocked],
         room=RoomView(
-            free=found.room.free,
-            reserved=found.room.reserved,
-            held=found.room.held,
-            cordoned=found.room.cordoned,
-            broken=found.room.broken,
+            free=room.free, reserved=room.reserved, held=room.held, cordoned=room.cordoned, broken=room.broken
         ),
-        sooner=list(found.sooner),
-        ahead=found.ahead,
+        sooner=list(plan.sooner),
+        ahead=plan.ahead,
     )
-    freeing = found.freeing
     view.exact = freeing is None or freeing.least
     if freeing is not None and (freeing.steps or freeing.least):
-        view.to_free = [_step_view(api, asked, step, is_known) for step in freeing.steps]
+        view.to_free = [_step_view(api, simulation, step, is_known) for step in freeing.steps]
     known = freeing is None or all(is_known(_run_of(step)) for step in freeing.steps)
-    if found.expected_at is not None and known:
-        view.expected_at = _time(found.expected_at)
-    view.kept = kept_view(found.reservation, known=known)
+    if plan.expected_at is not None and known:
+        view.expected_at = _time(plan.expected_at)
+    view.kept = kept_view(plan.reservation, known=known)
     return view
+
+
+def _explanation(api: Api, simulation: Simulation, request: GangRequest, plan: Answer) -> Explanation:
+    """Return what a run lacks, or on which nodes there is room for it."""
+    if plan.placement is None:
+        assert plan.shortage is not None
+        return explain(simulation.snapshot, request, plan.shortage, api.cluster.uses)
+    nodes = node_lists.brief(node_lists.compress(list(dict.fromkeys(plan.placement.nodes))))
+    message = f"there is room for it on {nodes}"
+    return Explanation(Reason.NONE, message, message, request.least, len(plan.placement.ranks))
+
+
+def _ends_by_run(simulation: Simulation) -> dict[str, float]:
+    """Return the expected end of each run that has nodes, in seconds since 1970.
+
+    Leaves out sweeps in the queue: they wait to start more members, so the end of the present members is not theirs.
+    """
+    waiting = {run.gang.key for run in simulation.queue}
+    ends: dict[str, float] = {}
+    for occupant in simulation.occupants:
+        if not occupant.sweep or occupant.run not in waiting:
+            ends[occupant.run] = max(ends.get(occupant.run, 0.0), occupant.ends_at)
+    return ends
+
+
+def _holder_view(holder: Holder, ends_at: float) -> HolderView:
+    """Return the view of a run or Pod that holds nodes. `ends_at` is its expected end; infinite if it is not known."""
+    return HolderView(
+        holder=holder.holder,
+        owner=holder.owner,
+        is_run=holder.is_run,
+        gpus=holder.gpus,
+        cpu_millis=holder.cpu_millis,
+        memory_bytes=holder.memory_bytes,
+        nodes=holder.nodes,
+        since=holder.since,
+        until=_time(ends_at),
+    )
 
 
 def _run_of(step: Step) -> str:
@@ -272,10 +284,11 @@ def _run_of(step: Step) -> str:
     return step.occupant.run if step.occupant is not None else step.name
 
 
-def _step_view(api: Api, asked: Simulation, step: Step, is_known: Callable[[str], bool]) -> StepView:
-    occupant, table = step.occupant, asked.snapshot.table
+def _step_view(api: Api, simulation: Simulation, step: Step, is_known: Callable[[str], bool]) -> StepView:
+    """Return the view of a step that has to happen before a run starts. `is_known` tells whether the end of a run is known."""
+    occupant, table = step.occupant, simulation.snapshot.table
     rows = sorted(set(occupant.rows.tolist())) if occupant is not None else []
-    amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * asked.snapshot.table.width
+    amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * table.width
     is_run = step.kind in (StepKind.RUN, StepKind.MEMBER, StepKind.AHEAD)
     namespace, _, name = _run_of(step).partition("/")
     run = api.mirror.runs.get((namespace, name)) if is_run else None

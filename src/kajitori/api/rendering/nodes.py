@@ -72,11 +72,11 @@ def gpu_amounts(cluster: ClusterView, facts: NodeFacts, uses: Sequence[Use]) -> 
     claim of another Pod, or share their hardware with one that is.
     """
     by_devices = cluster.devices.used(facts.name) if facts.is_by_devices else {}
-    found = []
+    amounts = []
     for offer in facts.offers:
         used = sum(use.gpus for use in uses if use.gpu_type == offer.type or (offer.is_whole and not use.gpu_type))
-        found.append((offer, Amount(total=offer.count, used=max(used, by_devices.get(offer.type, 0)))))
-    return found
+        amounts.append((offer, Amount(total=offer.count, used=max(used, by_devices.get(offer.type, 0)))))
+    return amounts
 
 
 def state_of(facts: NodeFacts, node: Node, policy: Policy) -> NodeState:

@@ -55,15 +55,15 @@ def run_view(run: RunObject, nodes: str = "") -> RunView:
         nodes=nodes,
         gpus=_gpus(run, read_stored(run.spec)),
         deleting=bool(meta.deletion_timestamp),
-        annotations={key: text for key, text in meta.annotations.items() if not _is_of_a_system(key)},
+        annotations={key: text for key, text in meta.annotations.items() if not _is_internal(key)},
         note=_note(run),
         programs=_programs(run),
     )
 
 
 def _note(run: RunObject) -> NoteView | msgspec.UnsetType:
-    found = read_note(run.metadata.annotations.get(names.ANNOTATION_NOTE, ""))
-    return NoteView(found.text, found.by, found.at) if found is not None else msgspec.UNSET
+    note = read_note(run.metadata.annotations.get(names.ANNOTATION_NOTE, ""))
+    return NoteView(note.text, note.by, note.at) if note is not None else msgspec.UNSET
 
 
 def _programs(run: RunObject) -> list[str]:
@@ -81,7 +81,7 @@ def _programs(run: RunObject) -> list[str]:
     return [f"{Target(run.metadata.namespace, run.metadata.name, port).path}/" for port in ports]
 
 
-def _is_of_a_system(key: str) -> bool:
+def _is_internal(key: str) -> bool:
     """Whether the platform itself or kubectl keeps this annotation for its own use."""
     domain = key.rpartition("/")[0]
     return domain == names.GROUP or domain.endswith("kubernetes.io")
@@ -144,20 +144,20 @@ class RunRenderer:
     def __init__(self, mirror: Mirror, size: int = 2048) -> None:
         self._mirror = mirror
         self._size = size
-        self._known: OrderedDict[tuple[str, str, str], msgspec.Raw] = OrderedDict()
+        self._rendered: OrderedDict[tuple[str, str, str], msgspec.Raw] = OrderedDict()
 
     def render(self, run: RunObject) -> msgspec.Raw:
         """Return the view's JSON on one line."""
         nodes = nodes_of(self._mirror, run)
         key = (run.metadata.uid, run.metadata.resource_version, nodes)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = msgspec.Raw(msgspec.json.encode(run_view(run, nodes)))
-            if len(self._known) > self._size:
-                self._known.popitem(last=False)
+        rendered = self._rendered.get(key)
+        if rendered is None:
+            rendered = self._rendered[key] = msgspec.Raw(msgspec.json.encode(run_view(run, nodes)))
+            if len(self._rendered) > self._size:
+                self._rendered.popitem(last=False)
         else:
-            self._known.move_to_end(key)
-        return known
+            self._rendered.move_to_end(key)
+        return rendered
 
 
 def nodes_of(mirror: Mirror, run: RunObject) -> str:
@@ -174,8 +174,8 @@ def nodes_of(mirror: Mirror, run: RunObject) -> str:
     newest: dict[int, tuple[int, str]] = {}
     for pod in mirror.pods_of_run(run):
         if pod.member is not None and pod.spec.node_name and (status.phase.is_final or not pod.is_finished):
-            found = pod.member.attempt, pod.spec.node_name
-            newest[pod.member.rank] = max(newest.get(pod.member.rank, found), found)
+            attempt_and_node = pod.member.attempt, pod.spec.node_name
+            newest[pod.member.rank] = max(newest.get(pod.member.rank, attempt_and_node), attempt_and_node)
     nodes = [node for _, (_, node) in sorted(newest.items())]
     return compress(nodes if status.sweep is None else sorted(set(nodes), key=natural_key))
 

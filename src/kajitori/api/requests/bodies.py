@@ -52,16 +52,16 @@ async def yaml_body(request: Request) -> bytes:
     return await request.body()
 
 
-def require_media_type(request: Request, known: tuple[str, ...]) -> None:
-    """Raise WrongMediaType if the Content-Type is not in `known`. A request without a Content-Type passes."""
+def require_media_type(request: Request, accepted: tuple[str, ...]) -> None:
+    """Raise WrongMediaType if the Content-Type is not in `accepted`. A request without a Content-Type passes."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_json = media_type.startswith("application/") and media_type.endswith("+json")
-    if not media_type or media_type in known or (known is JSON and is_json):
+    if not media_type or media_type in accepted or (accepted is JSON and is_json):
         return
     raise WrongMediaType(
-        f"the body's Content-Type is {show(media_type)}; this call takes {known[0]}", hint=_hint(known)
+        f"the body's Content-Type is {show(media_type)}; this call takes {accepted[0]}", hint=_hint(accepted)
     )
 
 
-def _hint(known: tuple[str, ...]) -> str:
-    return f"send a document with `Content-Type: {known[0]}`; /openapi.json describes it"
+def _hint(accepted: tuple[str, ...]) -> str:
+    return f"send a document with `Content-Type: {accepted[0]}`; /openapi.json describes it"

@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -190,40 +191,35 @@ async def work(api: Shared, request: Request, namespace: str, name: RunName) -> 
     payloads = [_decoded(one.value, f"outcomes[{index}].value") for index, one in enumerate(asked.outcomes)]
     _require_small(api, payloads, "result")
     outcomes = [Outcome(one.call, one.kind, one.part) for one in asked.outcomes]
-    me = Worker(asked.rank, asked.attempt, asked.process)
-    found = await _work(api, _logs(api), run, me, outcomes, payloads, asked)
+    worker = Worker(asked.rank, asked.attempt, asked.process)
+    taken = await _work(api, _logs(api), run, worker, outcomes, payloads, asked)
     if asked.doing:
-        found.ended = sorted(state.ended.intersection(asked.doing))
-    return answer(found)
+        taken.ended = sorted(state.ended.intersection(asked.doing))
+    return answer(taken)
 
 
 async def _work(
     api: Api,
     logs: CallLogs,
     run: RunObject,
-    me: Worker,
+    worker: Worker,
     outcomes: list[Outcome],
     payloads: list[bytes],
     asked: WorkRequest,
 ) -> CallWork:
+    """Store the outcomes of a worker, and return the calls that it takes. Waits if there is no call to take."""
     namespace, uid, clock = run.metadata.namespace, run.metadata.uid, asyncio.get_running_loop().time
     ended = {outcome.call for outcome in outcomes if outcome.is_last}
     until = clock() + LONGEST_WAIT_SECONDS
 
-    def is_alive(other: Worker) -> bool:
-        present = api.mirror.runs.get((namespace, run.metadata.name))
-        pod = newest_pods(api.mirror.pods_of_run(present)).get(other.rank) if present is not None else None
-        member = pod.member if pod is not None else None
-        return member is not None and member.attempt == other.attempt and pod is not None and not pod.is_finished
-
     def build(state: CallQueue) -> Entry | None:
         kept = state.new_outcomes(outcomes)
-        returned = state.held_by(me, asked.returned)
-        taken, lost = state.work_for(me, asked.want, ended, is_alive)
+        returned = state.held_by(worker, asked.returned)
+        taken, lost = state.work_for(worker, asked.want, ended, partial(_is_alive, api, run))
         if not (kept or returned or taken or lost):
             return None
         return Entry(
-            worker=me,
+            worker=worker,
             outcomes=[outcomes[position] for position in kept] + [Outcome(call, "lost") for call in lost],
             payloads=[payloads[position] for position in kept] + [b""] * len(lost),
             taken=taken,
@@ -242,6 +238,14 @@ async def _work(
     return CallWork(calls=calls, over=state.is_over)
 
 
+def _is_alive(api: Api, run: RunObject, worker: Worker) -> bool:
+    """Whether the member of a worker still runs in the worker's attempt."""
+    current = api.mirror.runs.get((run.metadata.namespace, run.metadata.name))
+    pod = newest_pods(api.mirror.pods_of_run(current)).get(worker.rank) if current is not None else None
+    member = pod.member if pod is not None else None
+    return member is not None and member.attempt == worker.attempt and pod is not None and not pod.is_finished
+
+
 async def _for_client(api: Api, user: User, namespace: str, name: str) -> tuple[CallLogs, RunObject]:
     await user.require("create", namespace)
     return _logs(api), await find_run(api, user, namespace, name)
@@ -255,8 +259,8 @@ def _logs(api: Api) -> CallLogs:
 
 def _has_token(request: Request, state: CallQueue) -> bool:
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    found = hashlib.sha256(text.strip().encode()).hexdigest()
-    return scheme.lower() == "bearer" and bool(state.token) and hmac.compare_digest(found, state.token)
+    digest = hashlib.sha256(text.strip().encode()).hexdigest()
+    return scheme.lower() == "bearer" and bool(state.token) and hmac.compare_digest(digest, state.token)
 
 
 def _outcomes_of(entry: Entry) -> list[tuple[Outcome, bytes]]:

@@ -57,11 +57,11 @@ async def list_all_events(api: Shared, user: Caller, query: Annotated[EventListP
     require_definition(api)
     after = decode_token(query.continue_, tuple[str, int, str]) if query.continue_ else None
     async with api.runs.events.reading(namespace) as feed:
-        found = sorted(feed.of_all_runs(_runs_of(api, namespace)), key=sort_key, reverse=True)
+        events = sorted(feed.of_all_runs(_runs_of(api, namespace)), key=sort_key, reverse=True)
     if after is not None:
-        found = [event for event in found if sort_key(event) < after]
-    page = found[: query.limit]
-    following = encode_token(sort_key(page[-1])) if len(found) > len(page) else None
+        events = [event for event in events if sort_key(event) < after]
+    page = events[: query.limit]
+    following = encode_token(sort_key(page[-1])) if len(events) > len(page) else None
     return answer(EventList(items=[event_view(event) for event in page], continue_=following))
 
 
@@ -106,8 +106,8 @@ async def _all_events(api: Api, namespace: str, limit: int) -> Chunks:
             if feed.failure is not None:
                 raise feed.failure
             changed.clear()
-            known = (event for event in fresh.values() if feed.knows(run_of(event) or "", is_run))
-            batch = sorted(known, key=sort_key)
+            about_runs = (event for event in fresh.values() if feed.knows(run_of(event) or "", is_run))
+            batch = sorted(about_runs, key=sort_key)
             fresh.clear()
 
 
@@ -141,13 +141,13 @@ async def _events(api: Api, user: User, run: RunObject, *, follow: bool) -> Chun
     with RunTracker(api, user, run) as tracker:
         async with api.runs.events.reading(namespace, name, lambda _: tracker.event.set()) as feed:
             while True:
-                known = feed.of_run(name)
+                events = feed.of_run(name)
                 fresh = [
                     event
-                    for event in known.values()
+                    for event in events.values()
                     if sent.get(event.metadata.name) != event.metadata.resource_version and _is_about(event, run)
                 ]
-                sent = {name: version for name, version in sent.items() if name in known}
+                sent = {name: version for name, version in sent.items() if name in events}
                 sent |= {event.metadata.name: event.metadata.resource_version for event in fresh}
                 if fresh:
                     yield _lines(sorted(fresh, key=sort_key))

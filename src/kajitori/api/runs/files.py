@@ -228,8 +228,8 @@ async def renew(api: Api, client: KubeClient, run: RunObject) -> None:
     """Note in the run that its files are being read, unless that was done within the last minute.
 
     Raises Forbidden with a hint if the caller may not change the run."""
-    known = api.mirror.runs.get((run.metadata.namespace, run.metadata.name), run)
-    age_seconds = seconds_since(known.metadata.annotations.get(names.ANNOTATION_FILES_READ, ""), api.now())
+    current = api.mirror.runs.get((run.metadata.namespace, run.metadata.name), run)
+    age_seconds = seconds_since(current.metadata.annotations.get(names.ANNOTATION_FILES_READ, ""), api.now())
     if age_seconds is not None and age_seconds < RENEW_SECONDS:
         return
     meta = run.metadata

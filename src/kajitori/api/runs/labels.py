@@ -58,12 +58,12 @@ async def label_run(api: Shared, user: Caller, request: Request, namespace: str,
 
 
 def _contradictions(wanted: LabelRequest) -> list[Fault]:
-    found = [reserved_fault(f"set[{key!r}]", key) for key in filter(is_reserved, wanted.set)]
+    faults = [reserved_fault(f"set[{key!r}]", key) for key in filter(is_reserved, wanted.set)]
     for index, key in enumerate(wanted.remove):
         if is_reserved(key):
-            found.append(reserved_fault(f"remove[{index}]", key))
+            faults.append(reserved_fault(f"remove[{index}]", key))
         if key in wanted.set:
-            found.append(Fault(f"remove[{index}]", f"{key} is set and removed at once", key, "leave one of them out"))
+            faults.append(Fault(f"remove[{index}]", f"{key} is set and removed at once", key, "leave one of them out"))
     if not wanted.set and not wanted.remove:
-        found.append(Fault("set", "there is nothing to change", hint="name labels to set, or keys to remove"))
-    return found
+        faults.append(Fault("set", "there is nothing to change", hint="name labels to set, or keys to remove"))
+    return faults

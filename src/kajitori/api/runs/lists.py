@@ -131,19 +131,19 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
     else:
         rows = api.runs.rows
     covered = [row for row in rows.rows() if row.summary.name.startswith(query.name) and run_filter.covers(row)]
-    found = [row for row in covered if run_filter.allows(row.summary.phase)]
+    matching = [row for row in covered if run_filter.allows(row.summary.phase)]
     if query.name:
-        exact = [row for row in found if row.summary.name == query.name]
-        found = covered = exact if len(exact) == 1 else found
+        exact = [row for row in matching if row.summary.name == query.name]
+        matching = covered = exact if len(exact) == 1 else matching
     descending = query.sort is None or query.sort.startswith("-")
-    page, following = page_of(found, _place_of(query), query, after, descending=descending)
+    page, following = page_of(matching, _place_of(query), query, after, descending=descending)
     counts = run_filter.counts(Counter(row.summary.phase for row in covered))
-    shown: dict[str, Any] = {"items": [], "counts": counts} | ({"continue": following} if following else {})
+    document: dict[str, Any] = {"items": [], "counts": counts} | ({"continue": following} if following else {})
     if SUMMARY in query.fields:
-        shown["items"] = [msgspec.Raw(row.json) for row in page]
-        return answer(shown | {"version": rows.token(run_filter)})
-    shown["items"] = [narrowed(api.runs.renderer.render(row.run), query.fields) for row in page]
-    return answer(shown)
+        document["items"] = [msgspec.Raw(row.json) for row in page]
+        return answer(document | {"version": rows.token(run_filter)})
+    document["items"] = [narrowed(api.runs.renderer.render(row.run), query.fields) for row in page]
+    return answer(document)
 
 
 @router.get(
@@ -161,27 +161,27 @@ async def watch_runs(
     stream begins with a snapshot, or with the changes since `Last-Event-ID` or `since`. A client that is too far behind
     gets a snapshot again. `heartbeat` keeps the connection open and tells that it lives: a
     client that hears nothing for 40 s should connect again."""
-    known = frozenset(_rows(api, query).namespaces)
+    namespaces = frozenset(_rows(api, query).namespaces)
     run_filter = await filter_of(api, user, query)
-    chunks = _changes(api, user, query, run_filter, known, last_event_id or query.since)
+    chunks = _changes(api, user, query, run_filter, namespaces, last_event_id or query.since)
     return api.streams.stream(chunks, kind="runs", media_type=SERVER_SENT_EVENTS)
 
 
 async def _changes(
-    api: Api, user: User, query: ChangesParameters, run_filter: RunFilter, known: frozenset[str], token: str
+    api: Api, user: User, query: ChangesParameters, run_filter: RunFilter, namespaces: frozenset[str], token: str
 ) -> Chunks:
-    """Yield the events. `known` are the namespaces with runs before the caller's rights were asked for."""
+    """Yield the events. `namespaces` are the namespaces with runs before the caller's rights were asked for."""
     yield OPENING
     rows = _rows(api, query)
     async with api.tables.queue.kept_current(partial(outcome, api)) if query.starts else nullcontext():
         while True:
             with rows.selecting(run_filter) as selection:
-                is_current = partial(_is_current, rows, run_filter, known)
+                is_current = partial(_is_current, rows, run_filter, namespaces)
                 async with aclosing(rows.follow(selection, token, items=query.items, goes_on=is_current)) as pieces:
                     async for at, piece in pieces:
                         yield piece
                         token = at
-            known = frozenset(rows.namespaces)
+            namespaces = frozenset(rows.namespaces)
             run_filter = await filter_of(api, user, query)  # the caller may be allowed to read a namespace that is new
 
 
@@ -189,9 +189,9 @@ def _rows(api: Api, query: FilterParameters) -> RunRows:
     return api.runs.rows_with_starts if query.starts else api.runs.rows
 
 
-def _is_current(rows: RunRows, run_filter: RunFilter, known: frozenset[str]) -> bool:
+def _is_current(rows: RunRows, run_filter: RunFilter, namespaces: frozenset[str]) -> bool:
     """Whether the filter has all namespaces that the caller may read and that have runs."""
-    return run_filter.namespaces is None or rows.namespaces.keys() <= known
+    return run_filter.namespaces is None or rows.namespaces.keys() <= namespaces
 
 
 async def filter_of(api: Api, user: User, query: FilterParameters) -> RunFilter:

@@ -83,14 +83,14 @@ async def _best(table: _Table, query: ResultParameters) -> ResultList:
     after = decode_token(query.continue_, tuple[float, int]) if query.continue_ else None
     rows, incomplete = await table.rows([index for index in table.indices if table.state_of(index) == "Succeeded"])
     values = {row.index: values_of(row.result) for row in rows}
-    names = list(dict.fromkeys(name for found in values.values() for name in found))
+    names = list(dict.fromkeys(name for numbers in values.values() for name in numbers))
     by = query.by or objective_of(names)
     if query.by and names and query.by not in names:
         hint = did_you_mean(query.by, names)
         raise InvalidInput.one("by", "is a number in no result of this sweep", value=query.by, hint=hint)
     order = query.order or order_of(by) or "lowest"
     sign = 1 if order == "lowest" else -1
-    places = sorted((sign * found[by], index) for index, found in values.items() if by in found)
+    places = sorted((sign * numbers[by], index) for index, numbers in values.items() if by in numbers)
     places = [place for place in places if after is None or place > after]
     page = places[: query.limit]
     by_index = {row.index: row for row in rows}

@@ -46,11 +46,11 @@ class RunTracker:
 
     def look(self) -> RunObject:
         """Return the current run, or its last state if it was deleted."""
-        known = self._api.mirror.runs.get(self._key)
-        if known is not None and known.metadata.uid == self.run.metadata.uid:
-            self.run, self._seen = known, True
+        current = self._api.mirror.runs.get(self._key)
+        if current is not None and current.metadata.uid == self.run.metadata.uid:
+            self.run, self._seen = current, True
         elif self._seen or (
-            known is not None and known.metadata.creation_timestamp > self.run.metadata.creation_timestamp
+            current is not None and current.metadata.creation_timestamp > self.run.metadata.creation_timestamp
         ):
             self.gone = True
         return self.run

@@ -62,13 +62,13 @@ async def hosts(api: Shared, ticket: CallerTicket, request: Request) -> Response
 
     403 `AttemptOver` if a later attempt has begun, `NotStarting` if no member of this one is in its first step.
     """
-    found = await api.start.host_lists.wait(ticket, POLL_SECONDS)
+    current = await api.start.host_lists.wait(ticket, POLL_SECONDS)
     headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
-    body = found.plain
+    body = current.plain
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers["Content-Encoding"] = "gzip"
-        body = found.zipped
-    return Response(body, 200 if found.complete else 202, headers, media_type="application/json")
+        body = current.zipped
+    return Response(body, 200 if current.complete else 202, headers, media_type="application/json")
 
 
 class MemberParameters(Parameters):
@@ -106,8 +106,8 @@ async def notebook(api: Shared, ticket: CallerTicket, query: Annotated[MemberPar
     """The notebook's program demands this token, and the proxy adds it to requests. It is derived from the attempt and
     the key that signs tickets, and is stored nowhere."""
     require_starting(api.mirror, ticket, query.rank)
-    found = api.start.tickets.notebook_token(ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt)
-    body = msgspec.json.encode(NotebookToken(found))
+    token = api.start.tickets.notebook_token(ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt)
+    body = msgspec.json.encode(NotebookToken(token))
     return Response(body, headers={"Cache-Control": "no-store"}, media_type="application/json")
 
 
@@ -138,7 +138,7 @@ async def _archive(api: Api, ticket: Ticket, rank: int, digest: str, what: str) 
     if api.stores.code is None or not digest:
         hint = "configure the same store on every server"
         raise NotFound(f"run {ticket.run} has no {what} on this server", hint=hint)
-    found, frames = await api.stores.code.open(ticket.namespace, digest)
+    archive, frames = await api.stores.code.open(ticket.namespace, digest)
     stream = api.streams.stream(frames, kind="code", media_type=MEDIA_TYPE)
-    stream.headers[ARCHIVE_BYTES] = str(found.size_bytes)
+    stream.headers[ARCHIVE_BYTES] = str(archive.size_bytes)
     return stream

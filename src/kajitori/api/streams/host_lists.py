@@ -102,9 +102,9 @@ class HostLists:
         if self._closing:
             raise _going_down()
         gang = self._gang(ticket)
-        found = gang.look()
-        if found.complete:
-            return found
+        current = gang.look()
+        if current.complete:
+            return current
         try:
             async with asyncio.timeout(seconds):
                 return await gang.settled()
@@ -168,14 +168,14 @@ class _Gang:
     async def _follow(self) -> None:
         while self.waiters:
             try:
-                found = self.look()
+                current = self.look()
             except Forbidden as error:
                 for waiter in self._pending():
                     waiter.set_exception(Forbidden(error.message, hint=error.hint, code=error.code))
                 return
-            if found.complete:
+            if current.complete:
                 for waiter in self._pending():
-                    waiter.set_result(found)
+                    waiter.set_result(current)
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(UNSEEN_SECONDS):
@@ -189,33 +189,33 @@ class _Gang:
 
     def look(self) -> Encoded:
         """Return the current answer. Raises Forbidden if the attempt is over or none of its members is starting."""
-        began = self._clock()
-        if self._answer is None or (self._changes.event.is_set() and began >= self._paused_until):
+        now = self._clock()
+        if self._answer is None or (self._changes.event.is_set() and now >= self._paused_until):
             self._changes.event.clear()
-            self._answer = self._work_out(began)
-            self._paused_until = self._clock() + _PAUSE_FACTOR * (self._clock() - began)
+            self._answer = self._compute_answer(now)
+            self._paused_until = self._clock() + _PAUSE_FACTOR * (self._clock() - now)
         if isinstance(self._answer, _Refusal):
             raise self._answer.error()
         return self._answer or _missing(self._ticket, [""] * self._ticket.world_size)
 
-    def _work_out(self, now: float) -> Encoded | _Refusal | None:
+    def _compute_answer(self, now: float) -> Encoded | _Refusal | None:
         """Return the answer to remember; None if the mirror shows no Pod of the attempt yet."""
         ticket = self._ticket
         if self._is_over():
             return _Refusal("AttemptOver", f"attempt {ticket.attempt} of run {ticket.run} is over")
         addresses = [""] * ticket.world_size
-        seen = starting = False
+        has_pods = has_starting = False
         for pod in self._mirror.owned_pods(ticket.namespace, ticket.run, ticket.run_uid):
             rank = _rank(pod, ticket)
             if rank is None:
                 continue
-            seen = True
-            starting = starting or not (pod.is_finished or has_started(pod))
+            has_pods = True
+            has_starting = has_starting or not (pod.is_finished or has_started(pod))
             if pod.status.phase != "Failed" and not pod.metadata.deletion_timestamp:
                 addresses[rank] = pod.status.pod_ip
-        if not seen and (now < self._asked_first_at + UNSEEN_SECONDS or self._mirror.age_seconds()):
+        if not has_pods and (now < self._asked_first_at + UNSEEN_SECONDS or self._mirror.age_seconds()):
             return None
-        if not starting:
+        if not has_starting:
             return _Refusal("NotStarting", f"no member of attempt {ticket.attempt} of run {ticket.run} is starting")
         return _encoded(HostList(addresses), complete=True) if all(addresses) else _missing(ticket, addresses)
 

@@ -13,7 +13,7 @@ class IdleRuns:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._found: dict[Key, str] = {}
+        self._owners: dict[Key, str] = {}
         """Owner of each run with idle GPUs."""
         self._asked: dict[str, dict[Key, None]] = {}
         """The runs with an open question, by owner."""
@@ -24,11 +24,11 @@ class IdleRuns:
     @property
     def keys(self) -> tuple[Key, ...]:
         """The runs that hold idle GPUs, or may do so."""
-        return tuple(self._found)
+        return tuple(self._owners)
 
     def gpus_of(self, key: Key) -> int:
         """Return the number of GPUs of a run that are known to be idle."""
-        run = self._mirror.runs.get(key) if key in self._found else None
+        run = self._mirror.runs.get(key) if key in self._owners else None
         idle = run.status.idle if run is not None and run.status is not None else None
         return max(idle.fewest, idle.confirmed) if idle is not None else 0
 
@@ -55,14 +55,14 @@ class IdleRuns:
         key = namespace, name
         run = self._mirror.runs.get(key)
         idle = run.status.idle if run is not None and run.status is not None else None
-        before = self._found.pop(key, None)
-        if before is not None:
-            known = self._asked.get(before, {})
-            known.pop(key, None)
-            if not known:
-                self._asked.pop(before, None)
+        owner_before = self._owners.pop(key, None)
+        if owner_before is not None:
+            open_questions = self._asked.get(owner_before, {})
+            open_questions.pop(key, None)
+            if not open_questions:
+                self._asked.pop(owner_before, None)
         if run is None or run.status is None or idle is None or run.status.phase.is_final:
             return
-        self._found[key] = run.owner
+        self._owners[key] = run.owner
         if idle.asked_at and not idle.parked_at:
             self._asked.setdefault(run.owner, {})[key] = None

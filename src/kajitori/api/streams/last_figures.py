@@ -38,24 +38,28 @@ class PastFigures:
     """Remembers the figures of ended runs from history: they stay as they are until the run is resumed."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[_Key, RunFigures] = OrderedDict()
+        self._remembered: OrderedDict[_Key, RunFigures] = OrderedDict()
 
     async def of_runs(
         self, runs: Collection[RunObject], history: History | None, now: datetime
     ) -> dict[str, RunFigures]:
         """Return the figures by UID. They are missing while history does not answer."""
         keys = {run.metadata.uid: _key_of(run) for run in runs}
-        shown = {uid: self._known[key] for uid, key in keys.items() if key in self._known}
-        asked = [uid for uid in keys if uid not in shown]
-        if asked and history is not None:
+        figures = {uid: self._remembered[key] for uid, key in keys.items() if key in self._remembered}
+        missing = [uid for uid in keys if uid not in figures]
+        if missing and history is not None:
             with contextlib.suppress(KajitoriError):
-                found = await history.last_telemetry(asked, LAST_MINUTES)
-                shown |= {uid: figures_of([each.bands for each in found.get(uid, ())], runs_now=False) for uid in asked}
+                bands = await history.last_telemetry(missing, LAST_MINUTES)
+                figures |= {
+                    uid: figures_of([minute.bands for minute in bands.get(uid, ())], runs_now=False) for uid in missing
+                }
         settled = format_time(now - timedelta(seconds=SETTLED_SECONDS))
-        self._known |= {keys[uid]: shown[uid] for uid in asked if uid in shown and "" < keys[uid][2] < settled}
-        while len(self._known) > MAX_KEPT:
-            self._known.popitem(last=False)
-        return shown
+        self._remembered |= {
+            keys[uid]: figures[uid] for uid in missing if uid in figures and "" < keys[uid][2] < settled
+        }
+        while len(self._remembered) > MAX_KEPT:
+            self._remembered.popitem(last=False)
+        return figures
 
 
 async def last_figures(
@@ -67,9 +71,9 @@ async def last_figures(
         run for run in runs if run.status is not None and run.status.attempts and not collector.last(run.metadata.uid)
     ]
     is_large = len(reporting) > _IN_LOOP
-    found = await asyncio.to_thread(_newest, collector, reporting) if is_large else _newest(collector, reporting)
-    found |= await past.of_runs(others, history, now)
-    return {uid: figures for uid, figures in found.items() if figures != RunFigures()}
+    figures = await asyncio.to_thread(_newest, collector, reporting) if is_large else _newest(collector, reporting)
+    figures |= await past.of_runs(others, history, now)
+    return {uid: each for uid, each in figures.items() if each != RunFigures()}
 
 
 def figures_of(newest_first: Sequence[Bands], *, runs_now: bool) -> RunFigures:
@@ -94,18 +98,18 @@ def figures_of(newest_first: Sequence[Bands], *, runs_now: bool) -> RunFigures:
 def main_figure(names: tuple[str, ...]) -> str:
     """Return the main figure of a training: its loss if there is one, else a figure with the name of a loss or a score,
     else the first in the alphabet; empty if there is none."""
-    known = sorted(name for name in names if name not in _ABOUT_WORK and not name.endswith(".rate"))
-    return STANDARD if STANDARD in known else objective_of(known) or next(iter(known), "")
+    candidates = sorted(name for name in names if name not in _ABOUT_WORK and not name.endswith(".rate"))
+    return STANDARD if STANDARD in candidates else objective_of(candidates) or next(iter(candidates), "")
 
 
 def _newest(collector: TelemetryCollector, runs: Iterable[RunObject]) -> dict[str, RunFigures]:
-    found = {}
+    figures = {}
     for run in runs:
         minutes = collector.last(run.metadata.uid)
         status = run.status
         now = status is not None and not status.phase.is_final and status.attempts == minutes[0].attempt
-        found[run.metadata.uid] = figures_of([unpack(each.document) for each in minutes], runs_now=now)
-    return found
+        figures[run.metadata.uid] = figures_of([unpack(each.document) for each in minutes], runs_now=now)
+    return figures
 
 
 def _last(newest_first: Iterable[Bands], name: str) -> tuple[float, float] | None:

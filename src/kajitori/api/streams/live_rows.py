@@ -116,7 +116,7 @@ class LiveRows(ABC, Generic[K, R]):
         self._dropped = 0
         """Highest version whose changes are not in the log any more."""
         self._selections: dict[RowFilter[R], Selection[R]] = {}
-        self._batches: dict[tuple[str, int], bytes] = {}
+        self._encoded_batches: dict[tuple[str, int], bytes] = {}
         """Batches up to the present version, by selection and the version before."""
         self.answers: dict[str, Packed] = {}
         """Large answers about the present version, by their tags."""
@@ -203,10 +203,10 @@ class LiveRows(ABC, Generic[K, R]):
         """Return the present version, and the event of the stream with the changes since a version that can be
         continued; empty if there are none."""
         self._refresh()
-        known = self._batches.get((selection.digest, since))
-        if known is None:
-            known = self._batches[selection.digest, since] = self._batch(selection, since)
-        return self._version, known
+        batch = self._encoded_batches.get((selection.digest, since))
+        if batch is None:
+            batch = self._encoded_batches[selection.digest, since] = self._batch(selection, since)
+        return self._version, batch
 
     def heartbeat(self, selection: Selection[R], version: int) -> bytes:
         """Return an event that only says that the connection lives. A page that hears nothing for much longer than
@@ -243,14 +243,16 @@ class LiveRows(ABC, Generic[K, R]):
 
     def _since(self, version: int) -> Iterable[RowChange[K, R]]:
         """Return one change for each row that changed after this version."""
-        found: dict[K, RowChange[K, R]] = {}
+        net_changes: dict[K, RowChange[K, R]] = {}
         for until, changes in reversed(self._log):
             if until <= version:
                 break
             for change in changes:
-                later = found.get(change.key)
-                found[change.key] = RowChange(change.key, change.before, change.after if later is None else later.after)
-        return [change for change in found.values() if change.before is not None or change.after is not None]
+                later = net_changes.get(change.key)
+                net_changes[change.key] = RowChange(
+                    change.key, change.before, change.after if later is None else later.after
+                )
+        return [change for change in net_changes.values() if change.before is not None or change.after is not None]
 
     def _event(self, kind: str, selection: Selection[R], lists: Mapping[str, list[bytes]]) -> Iterator[bytes]:
         """Yield an event in pieces of bounded size."""
@@ -292,7 +294,7 @@ class LiveRows(ABC, Generic[K, R]):
         if not changes:
             return
         self._version += 1
-        self._batches.clear()
+        self._encoded_batches.clear()
         self.answers.clear()
         self._log.append((self._version, changes))
         self._logged += len(changes)

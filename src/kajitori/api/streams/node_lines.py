@@ -20,7 +20,7 @@ MAX_QUESTIONS = 64
 """Most open questions per node."""
 
 
-class _Open:
+class _OpenQuestion:
     """A question and the future that its callers wait for."""
 
     def __init__(self, question: Question) -> None:
@@ -29,12 +29,12 @@ class _Open:
         self.handed_out = False
 
 
-class Lines:
+class AgentLines:
     """The agents that wait at this server, and the open questions to nodes."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[None]] = {}
-        self._open: dict[str, dict[str, _Open]] = {}
+        self._open: dict[str, dict[str, _OpenQuestion]] = {}
         self._closing = False
 
     def __len__(self) -> int:
@@ -56,9 +56,9 @@ class Lines:
 
         An agent has one connection: if it asks again, the wait before ends.
         """
-        found = self._take(node)
-        if found or seconds <= 0 or self._closing:
-            return found
+        questions = self._take(node)
+        if questions or seconds <= 0 or self._closing:
+            return questions
         before = self._waiting.get(node)
         if before is not None and not before.done():
             before.set_result(None)
@@ -82,13 +82,13 @@ class Lines:
         """
         wanted = tuple(sorted(uids)), since, fresh, stacks, detail
         questions = self._open.setdefault(node, {})
-        for known in questions.values():
-            question = known.question
+        for open_question in questions.values():
+            question = open_question.question
             if (question.uids, question.since, question.fresh, question.stacks, question.detail) == wanted:
-                return await self._answer(node, known)
+                return await self._answer(node, open_question)
         if len(questions) >= MAX_QUESTIONS:
             raise Unavailable(f"too many users ask for node {node} now", hint="try again later")
-        asked = _Open(Question(secrets.token_hex(8), *wanted))
+        asked = _OpenQuestion(Question(secrets.token_hex(8), *wanted))
         questions[asked.question.id] = asked
         _settle(self._waiting.get(node))
         try:
@@ -100,13 +100,13 @@ class Lines:
 
     def settle(self, node: str, question: str, answer: Answer) -> None:
         """Pass a node's answer to the waiting callers. Raises NotFound if the question has expired."""
-        known = self._open.get(node, {}).get(question)
-        if known is None:
+        open_question = self._open.get(node, {}).get(question)
+        if open_question is None:
             raise NotFound("the question has expired: no caller waits for this answer")
-        if not known.answer.done():
-            known.answer.set_result(answer)
+        if not open_question.answer.done():
+            open_question.answer.set_result(answer)
 
-    async def _answer(self, node: str, asked: _Open) -> Answer:
+    async def _answer(self, node: str, asked: _OpenQuestion) -> Answer:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await asyncio.shield(asked.answer)

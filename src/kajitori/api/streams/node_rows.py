@@ -77,14 +77,14 @@ class NodeFilter:
 
     def counts(self, states: Mapping[NodeState, int]) -> NodeCounts:
         """Return the view of the number of covered nodes by state."""
-        found = {state.value: states[state] for state in NodeState if states.get(state)}
+        by_state = {state.value: states[state] for state in NodeState if states.get(state)}
         total = sum(number for state, number in states.items() if not self.states or state in self.states)
-        return NodeCounts(total=total, states=found)
+        return NodeCounts(total=total, states=by_state)
 
     @property
     def digest(self) -> str:
         """A short text that differs between filters."""
-        told = (
+        conditions = (
             sorted(self.states),
             sorted(self.gpu_types),
             sorted(self.pools),
@@ -92,7 +92,7 @@ class NodeFilter:
             sorted(self.words),
             self.selector_text,
         )
-        return hashlib.blake2s(repr(told).encode(), digest_size=6).hexdigest()
+        return hashlib.blake2s(repr(conditions).encode(), digest_size=6).hexdigest()
 
 
 class NodeRows(LiveRows[str, NodeRow]):
@@ -147,9 +147,9 @@ class NodeRows(LiveRows[str, NodeRow]):
             self._facts = facts
         self._dirty, self._promised, self._pools = set(), promised, pools
         self._is_stale, self._version_seen = False, version
-        self._record(self._made_again(dirty))
+        self._record(self._rebuilt(dirty))
 
-    def _made_again(self, dirty: Iterable[str]) -> list[RowChange[str, NodeRow]]:
+    def _rebuilt(self, dirty: Iterable[str]) -> list[RowChange[str, NodeRow]]:
         changes = []
         for name in dirty:
             before, node, facts = self._rows.get(name), self._mirror.nodes.get(name), self._facts.get(name)

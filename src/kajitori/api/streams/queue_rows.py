@@ -84,15 +84,15 @@ class QueueFilter:
 
     def counts(self, states: Mapping[str, int]) -> QueueCounts:
         """Return the view of the number of covered runs by state."""
-        found = {state: states[state] for state in STATES if states.get(state)}
-        total = sum(number for state, number in found.items() if not self.states or state in self.states)
-        return QueueCounts(total=total, states=found)
+        by_state = {state: states[state] for state in STATES if states.get(state)}
+        total = sum(number for state, number in by_state.items() if not self.states or state in self.states)
+        return QueueCounts(total=total, states=by_state)
 
     @property
     def digest(self) -> str:
         """A short text that differs between filters."""
-        told = [sorted(each) for each in (self.states, self.namespaces, self.owners, self.gpu_types, self.words)]
-        return hashlib.blake2s(repr(told).encode(), digest_size=6).hexdigest()
+        conditions = [sorted(each) for each in (self.states, self.namespaces, self.owners, self.gpu_types, self.words)]
+        return hashlib.blake2s(repr(conditions).encode(), digest_size=6).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +149,10 @@ class QueueRows(LiveRows[Key, QueueRow]):
             if began < self._valid_until:
                 return
             self._changed.clear()
-            found = await make()
+            outcome = await make()
             self._valid_until = self._clock() + min((self._clock() - began) / SHARE, LONGEST_SECONDS)
-            self.view = found.view
-            self._replace({(row.summary.namespace, row.summary.name): row for row in found.rows})
+            self.view = outcome.view
+            self._replace({(row.summary.namespace, row.summary.name): row for row in outcome.rows})
 
     @asynccontextmanager
     async def kept_current(self, make: Make) -> AsyncIterator[None]:

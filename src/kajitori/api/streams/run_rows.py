@@ -103,13 +103,13 @@ class RunFilter:
 
     def counts(self, phases: Mapping[Phase, int]) -> RunCounts:
         """Return the view of the number of covered runs by phase."""
-        found = {phase.value: phases[phase] for phase in Phase if phases.get(phase)}
-        return RunCounts(total=sum(phases.get(phase, 0) for phase in Phase if self.allows(phase)), phases=found)
+        by_phase = {phase.value: phases[phase] for phase in Phase if phases.get(phase)}
+        return RunCounts(total=sum(phases.get(phase, 0) for phase in Phase if self.allows(phase)), phases=by_phase)
 
     @property
     def digest(self) -> str:
         """A short text that differs between filters."""
-        told = (
+        conditions = (
             None if self.namespaces is None else sorted(self.namespaces),
             sorted(self.owners),
             sorted(self.uids),
@@ -120,7 +120,7 @@ class RunFilter:
             sorted(self.words),
             self.selector_text,
         )
-        return hashlib.blake2s(repr(told).encode(), digest_size=6).hexdigest()
+        return hashlib.blake2s(repr(conditions).encode(), digest_size=6).hexdigest()
 
 
 class RunRows(LiveRows[Key, RunRow]):
@@ -161,9 +161,9 @@ class RunRows(LiveRows[Key, RunRow]):
         """Bring the rows up to date with the mirror."""
         if not self._dirty:
             return
-        dirty, self._dirty = self._dirty, {}
+        changed_keys, self._dirty = self._dirty, {}
         changes = []
-        for key in dirty:
+        for key in changed_keys:
             before, run = self._rows.pop(key, None), self._mirror.runs.get(key)
             after = self._row_of(run) if run is not None else None
             if after is not None:

@@ -24,7 +24,7 @@ from datetime import datetime
 import msgspec
 import zstandard
 
-from kajitori.api.streams.node_lines import ANSWER_SECONDS, NO_AGENT, Lines
+from kajitori.api.streams.node_lines import ANSWER_SECONDS, NO_AGENT, AgentLines
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.questions import ANSWERS, QUESTIONS, Asked, Questions
 from kajitori.core.telemetry.bands import bands_of
@@ -61,7 +61,7 @@ class TelemetryKeeper:
 
     def __init__(self, blobs: Blobs | None, history: History | None, now: Callable[[], datetime]) -> None:
         self.collector = TelemetryCollector()
-        self.lines = Lines()
+        self.lines = AgentLines()
         self._blobs = blobs
         self._history = history
         self._now = now
@@ -89,8 +89,8 @@ class TelemetryKeeper:
 
     def place_of(self, uid: str, node: str) -> Attempt | None:
         """Return the attempt of a Pod with rank 0 that is, or was, on this node."""
-        known = self._places.get(uid)
-        return known[1] if known is not None and known[0] == node else None
+        place = self._places.get(uid)
+        return place[1] if place is not None and place[0] == node else None
 
     def note_saved(self, attempt: Attempt, saved: SavedCheckpoint, now: float) -> None:
         """Note a checkpoint for history, unless its time cannot be true."""
@@ -114,35 +114,35 @@ class TelemetryKeeper:
 
         Raises Unavailable if the node does not answer in time.
         """
-        here = self.lines.ask(node, uids, since, fresh=fresh, stacks=stacks, detail=detail)
+        asked_here = self.lines.ask(node, uids, since, fresh=fresh, stacks=stacks, detail=detail)
         if self._blobs is None or not elsewhere or not self._has_others or self.lines.is_connected(node):
-            return await here
-        both = [asyncio.ensure_future(here)]
-        asked = Asked(node, tuple(uids), since, fresh, stacks, detail)
-        both.append(asyncio.ensure_future(self._ask_elsewhere(self._blobs, asked)))
+            return await asked_here
+        requests = [asyncio.ensure_future(asked_here)]
+        question = Asked(node, tuple(uids), since, fresh, stacks, detail)
+        requests.append(asyncio.ensure_future(self._ask_elsewhere(self._blobs, question)))
         try:
-            for done in asyncio.as_completed(both):
+            for done in asyncio.as_completed(requests):
                 with contextlib.suppress(KajitoriError):
                     return await done
         finally:
-            for task in both:
+            for task in requests:
                 task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
+            await asyncio.gather(*requests, return_exceptions=True)
         raise Unavailable(f"node {node} has no agent at any server", hint=NO_AGENT)
 
-    async def _ask_elsewhere(self, blobs: Blobs, asked: Asked) -> Answer:
-        found = await Questions(blobs, self._id).ask([asked], ANSWER_SECONDS)
-        if not found:
-            raise Unavailable(f"no other server has an agent of node {asked.node}", hint=NO_AGENT)
-        return found[0]
+    async def _ask_elsewhere(self, blobs: Blobs, question: Asked) -> Answer:
+        answers = await Questions(blobs, self._id).ask([question], ANSWER_SECONDS)
+        if not answers:
+            raise Unavailable(f"no other server has an agent of node {question.node}", hint=NO_AGENT)
+        return answers[0]
 
     async def look_for_questions(self) -> None:
         """Answer questions of other processes if the nodes' agents wait here. Raises the errors of the store."""
         if self._blobs is None or not len(self.lines):
             return
         now, seen, old = self._now().timestamp(), set(), []
-        async with aclosing(self._blobs.under(QUESTIONS)) as found:
-            async for blob in found:
+        async with aclosing(self._blobs.under(QUESTIONS)) as blobs:
+            async for blob in blobs:
                 if now - blob.modified_at.timestamp() > STALE_SECONDS:
                     number = blob.key.removeprefix(f"{QUESTIONS}/")
                     old += [blob.key, f"{ANSWERS}/{number}"]
@@ -160,17 +160,17 @@ class TelemetryKeeper:
     async def _answer(self, blobs: Blobs, key: str) -> None:
         """Answer one question if its node's agent waits here."""
         with contextlib.suppress(KajitoriError, msgspec.MsgspecError):  # the other server says that there is no answer
-            asked = msgspec.msgpack.decode(await blobs.read(key, limit_bytes=1 << 20), type=Asked)
-            if self.lines.is_connected(asked.node):
-                found = await self.lines.ask(
-                    asked.node,
-                    asked.uids,
-                    asked.since,
-                    fresh=asked.fresh,
-                    stacks=asked.stacks,
-                    detail=asked.detail,
+            question = msgspec.msgpack.decode(await blobs.read(key, limit_bytes=1 << 20), type=Asked)
+            if self.lines.is_connected(question.node):
+                answer = await self.lines.ask(
+                    question.node,
+                    question.uids,
+                    question.since,
+                    fresh=question.fresh,
+                    stacks=question.stacks,
+                    detail=question.detail,
                 )
-                await blobs.put(f"{ANSWERS}/{key.removeprefix(f'{QUESTIONS}/')}", encode(found))
+                await blobs.put(f"{ANSWERS}/{key.removeprefix(f'{QUESTIONS}/')}", encode(answer))
             else:
                 self._passed_on.discard(key)  # its agent may be between two requests
 
@@ -180,7 +180,7 @@ class TelemetryKeeper:
         now = self._now().timestamp()
         if self._blobs is not None:
             await self._exchange(self._blobs, now)
-        await self._settle(now)
+        await self._make_bands(now)
         self.collector.forget(now)
         await self._record(now)
 
@@ -219,8 +219,8 @@ class TelemetryKeeper:
         oldest = int(now // MINUTE_SECONDS) - KEPT_MINUTES
         listed: dict[str, datetime] = {}
         old = []
-        async with aclosing(blobs.under(PREFIX)) as found:
-            async for blob in found:
+        async with aclosing(blobs.under(PREFIX)) as parts:
+            async for blob in parts:
                 minute, _, server = blob.key.removeprefix(f"{PREFIX}/").partition("/")
                 if not minute.isdigit():
                     continue
@@ -259,7 +259,7 @@ class TelemetryKeeper:
             return
         self.collector.take(part, now)
 
-    async def _settle(self, now: float) -> None:
+    async def _make_bands(self, now: float) -> None:
         began = time.monotonic()
         for minute, attempt, ranks in list(self.collector.due(now)):
             # Thousands of ranks take a moment, and other tasks must not wait for it.
@@ -282,9 +282,9 @@ class TelemetryKeeper:
             mark: is_stored for mark, is_stored in self._marks.items() if mark[1].until > now - MAX_SAVED_AGE
         }
         while self._unstored:
-            several = self._unstored[:_ROWS_AT_ONCE]
-            await self._history.record_telemetry(several)
-            del self._unstored[: len(several)]
+            batch = self._unstored[:_ROWS_AT_ONCE]
+            await self._history.record_telemetry(batch)
+            del self._unstored[: len(batch)]
         if now - self._downsampled_at >= DOWNSAMPLE_SECONDS:
             while await self._history.downsample_telemetry(int(now)):
                 pass

@@ -156,8 +156,8 @@ def _place(api: Api, node: str, minute: MemberMinute) -> tuple[Attempt, int] | N
 )
 async def questions(api: Shared, node: str, query: Annotated[QuestionParameters, Query()]) -> Response:
     """For agents. The answer is held until a user asks for a member of the node in full resolution."""
-    found = await api.telemetry.lines.wait(node, query.hold)
-    return Response(encode(found), media_type=MEDIA_TYPE)
+    asked = await api.telemetry.lines.wait(node, query.hold)
+    return Response(encode(asked), media_type=MEDIA_TYPE)
 
 
 @router.post(

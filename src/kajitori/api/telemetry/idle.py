@@ -78,7 +78,7 @@ async def list_idle(api: Shared, user: Caller, query: Annotated[IdleParameters, 
     readable = await readable_namespaces(api, user, query.namespace)
     owner = user.name if query.owner == "@me" else query.owner
     runs = [api.mirror.runs.get(key) for key in api.runs.idle.keys]
-    found = [
+    idle_runs = [
         _view(api, run, run.status.idle)
         for run in runs
         if run is not None
@@ -87,14 +87,14 @@ async def list_idle(api: Shared, user: Caller, query: Annotated[IdleParameters, 
         and (readable is None or run.metadata.namespace in readable)
         and (not owner or run.owner == owner)
     ]
-    found.sort(key=lambda view: (-view.gpu_hours, view.namespace, view.run))
-    hours = sum(view.gpu_hours for view in found)
+    idle_runs.sort(key=lambda view: (-view.gpu_hours, view.namespace, view.run))
+    hours = sum(view.gpu_hours for view in idle_runs)
     return answer(
         IdleList(
-            items=found[: query.limit],
-            total=len(found),
+            items=idle_runs[: query.limit],
+            total=len(idle_runs),
             gpu_hours=hours,
-            cost=sum(view.cost for view in found),
+            cost=sum(view.cost for view in idle_runs),
             currency=api.cluster.policy.prices.currency,
         )
     )
@@ -115,7 +115,7 @@ async def report_idle(
     )
     if query.look:
         began = parse_time(state.since) if state is not None else None
-        await _look(api, run, report, began.timestamp() if began is not None else 0.0)
+        await _ask_nodes(api, run, report, began.timestamp() if began is not None else 0.0)
     return answer(report)
 
 
@@ -215,21 +215,23 @@ def _answer_of(state: IdleState, kept_until: str) -> str:
     return "warned" if state.warned_at else "asked"
 
 
-async def _look(api: Api, run: RunObject, report: IdleReport, began: float) -> None:
-    """Ask the nodes, and add the GPUs that were idle since `began`, but at most for the hour that nodes remember."""
+async def _ask_nodes(api: Api, run: RunObject, report: IdleReport, idle_since: float) -> None:
+    """Ask the nodes, and add the GPUs that were idle since `idle_since`; nodes remember only the last hour."""
     pods = dict(sorted(running_members(api, run).items())[:MOST_ASKED_RANKS])
     samples: dict[Place, Mapping[str, Sequence[float]]] = {}
     answered: set[int] = set()
     now = round(api.now().timestamp())
-    since = max(now - NODES_KEEP_SECONDS, round(began))
+    since = max(now - NODES_KEEP_SECONDS, round(idle_since))
 
     async def ask(node: str, ranks: Mapping[str, int]) -> None:
         with suppress(KajitoriError):
-            found = await api.telemetry.ask(node, tuple(ranks), since, fresh=False)
-            for member in found.members:
+            reply = await api.telemetry.ask(node, tuple(ranks), since, fresh=False)
+            for member in reply.members:
                 if (rank := ranks.get(member.uid)) is not None:
                     answered.add(rank)
-                    samples.update({Place(rank, gpu): one for gpu, one in enumerate(gpu_columns(found, member))})
+                    samples.update(
+                        {Place(rank, gpu): columns for gpu, columns in enumerate(gpu_columns(reply, member))}
+                    )
 
     await asyncio.gather(*(ask(node, ranks) for node, ranks in questions_of(pods)))
     places = await asyncio.to_thread(idle_places, samples, api.cluster.policy.idle_gpus.limits)

@@ -49,8 +49,8 @@ async def live_stats(api: Api, run: RunObject, ranks: Sequence[int], limit: int,
     if latest is not None and latest[0].number != attempt:
         minutes = {}
     wanted = set(ranks)
-    known = sorted(rank for rank in {*minutes, *running} if not wanted or rank in wanted)
-    shown = known[:limit]
+    ranks_with_values = sorted(rank for rank in {*minutes, *running} if not wanted or rank in wanted)
+    shown = ranks_with_values[:limit]
     asked = [rank for rank in shown if rank in running][:MAX_LIVE] if live else []
     fresh = await _ask(api, {rank: running[rank] for rank in asked})
     rows = []
@@ -65,7 +65,7 @@ async def live_stats(api: Api, run: RunObject, ranks: Sequence[int], limit: int,
         attempt=attempt,
         at=format_time(api.now()),
         ranks=rows,
-        total=len(known),
+        total=len(ranks_with_values),
         silent=len(asked) - len(fresh),
     )
 
@@ -107,7 +107,7 @@ async def stats_stream(api: Api, user: User, run: RunObject, ranks: Sequence[int
     with RunTracker(api, user, run) as tracker:
         while not tracker.is_over:
             began = time.monotonic()
-            found = await live_stats(api, tracker.look(), ranks, limit, live=live)
-            yield msgspec.json.encode(found) + b"\n"
+            stats = await live_stats(api, tracker.look(), ranks, limit, live=live)
+            yield msgspec.json.encode(stats) + b"\n"
             await asyncio.sleep(max(0.1, WATCH_SECONDS - (time.monotonic() - began)))
             tracker.look()

@@ -103,8 +103,8 @@ async def run_metrics(
     intervals = await intervals_of(api, run, since, until)
     if query.attempt:
         intervals = [each for each in intervals if each.attempt == query.attempt]
-    found = await asyncio.to_thread(shown, intervals, query.points)
-    series = _series(found, query.name)
+    shown_intervals = await asyncio.to_thread(shown, intervals, query.points)
+    series = _series(shown_intervals, query.name)
     return answer(
         RunMetrics(
             run=run.metadata.name,
@@ -112,8 +112,8 @@ async def run_metrics(
             uid=run.metadata.uid,
             since=_at(since),
             until=_at(until),
-            interval_seconds=max((each.seconds for each in found), default=MINUTE_SECONDS),
-            ranks=max((each.ranks for each in found), default=0),
+            interval_seconds=max((each.seconds for each in shown_intervals), default=MINUTE_SECONDS),
+            ranks=max((each.ranks for each in shown_intervals), default=0),
             series=series,
         )
     )
@@ -135,10 +135,10 @@ async def rank_metrics(
         raise NotFound(message, hint=f"bands over all ranks remain: kaji metrics {run.metadata.name}")
     now = api.now().timestamp()
     since = _moment("since", query.since, now, now - DEFAULT_SINCE_SECONDS)
-    found = await api.telemetry.ask(pod.spec.node_name, (pod.metadata.uid,), since, fresh=True)
-    if not found.members:
+    reply = await api.telemetry.ask(pod.spec.node_name, (pod.metadata.uid,), since, fresh=True)
+    if not reply.members:
         raise NotFound(f"node {pod.spec.node_name} has no samples of rank {rank} of {run.metadata.name} yet")
-    series = await asyncio.to_thread(rank_series, found, found.members[0])
+    series = await asyncio.to_thread(rank_series, reply, reply.members[0])
     _require_known(query.name, (each.name for each in series))
     return answer(
         RankMetrics(
@@ -188,7 +188,7 @@ async def list_stats(api: Shared, user: Caller, query: Annotated[SummaryParamete
         if (readable is None or run.metadata.namespace in readable) and (not owner or run.owner == owner)
     ]
     items.sort(key=lambda item: (item[0].metadata.namespace, item[0].metadata.name))
-    found = [
+    summaries = [
         RunSummary(
             run=run.metadata.name,
             namespace=run.metadata.namespace,
@@ -199,7 +199,7 @@ async def list_stats(api: Shared, user: Caller, query: Annotated[SummaryParamete
         )
         for run, number, minute, document in items[: query.limit]
     ]
-    return answer(StatsList(items=found, total=len(items)))
+    return answer(StatsList(items=summaries, total=len(items)))
 
 
 @router.get("/v1/node-temperatures", responses=describes(NodeTemperatures), summary="Temperatures of nodes")
@@ -207,16 +207,18 @@ async def node_temperatures(api: Shared, user: Caller) -> Response:
     """The temperature of the hottest GPU that a member holds, from the newest minute that its node reported."""
     readable = await readable_namespaces(api, user, "")
     minutes = [
-        each for each in api.telemetry.collector.newest_ranks() if readable is None or each.minute.namespace in readable
+        member
+        for member in api.telemetry.collector.newest_ranks()
+        if readable is None or member.minute.namespace in readable
     ]
     celsius = await asyncio.to_thread(hottest_celsius, minutes)
-    found: dict[str, int] = {}
-    for each in minutes:
-        pod = api.mirror.pods.get((each.minute.namespace, each.minute.pod))
-        if pod is not None and pod.metadata.uid == each.minute.uid and each.minute.uid in celsius:
+    by_node: dict[str, int] = {}
+    for member in minutes:
+        pod = api.mirror.pods.get((member.minute.namespace, member.minute.pod))
+        if pod is not None and pod.metadata.uid == member.minute.uid and member.minute.uid in celsius:
             node = pod.spec.node_name
-            found[node] = max(round(celsius[each.minute.uid]), found.get(node, 0))
-    return answer(NodeTemperatures(celsius=found))
+            by_node[node] = max(round(celsius[member.minute.uid]), by_node.get(node, 0))
+    return answer(NodeTemperatures(celsius=by_node))
 
 
 @router.get(
@@ -228,13 +230,13 @@ async def prometheus(api: Shared, user: Caller) -> Response:
     """Median and extremes of a few quantities for each run, at most 1,000 runs. Needs the right to list the runs of all
     namespaces, because it names them: give Prometheus a token that has it."""
     await user.require("list", "")
-    found = []
+    shown_runs = []
     for run, attempt, _, document in _newest(api):
         bands = unpack(document)
         ranks = max((band.size for name, band in bands.items() if not name.startswith("gpu.")), default=0)
         place = run.metadata.namespace, run.metadata.name, run_id(attempt.run_uid)
-        found.append(ShownRun(*place, ranks, bands))
-    body = await asyncio.to_thread(exposition, found)
+        shown_runs.append(ShownRun(*place, ranks, bands))
+    body = await asyncio.to_thread(exposition, shown_runs)
     return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -254,13 +256,13 @@ async def intervals_of(api: Api, run: RunObject, since: float, until: float) -> 
     """Return the intervals of a run from history and from this server's memory, which has the newest ones."""
     uid = run.metadata.uid
     first = math.floor(since) - MINUTE_SECONDS
-    found = {(each.attempt, each.start): each for each in api.telemetry.collector.recent(uid, first, until)}
+    intervals = {(each.attempt, each.start): each for each in api.telemetry.collector.recent(uid, first, until)}
     if api.stores.history is not None:
         for each in await api.stores.history.telemetry(uid, first, math.ceil(until)):
-            known = found.get((each.attempt, each.start))
-            if known is None or known.ranks < each.ranks or each.seconds > known.seconds:
-                found[each.attempt, each.start] = each
-    return list(found.values())
+            other = intervals.get((each.attempt, each.start))
+            if other is None or other.ranks < each.ranks or each.seconds > other.seconds:
+                intervals[each.attempt, each.start] = each
+    return list(intervals.values())
 
 
 def _series(intervals: Sequence[Interval], wanted: Sequence[str]) -> list[BandSeries]:
@@ -313,10 +315,10 @@ def is_wanted(name: str, wanted: Sequence[str]) -> bool:
 
 
 def _require_known(wanted: Iterable[str], names: Iterable[str]) -> None:
-    known = list(names)
-    for name in wanted if known else ():
-        if not any(is_wanted(each, (name,)) for each in known):
-            hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
+    measured = list(names)
+    for name in wanted if measured else ():
+        if not any(is_wanted(measured_name, (name,)) for measured_name in measured):
+            hint = did_you_mean(name, measured) or f"there are: {', '.join(measured)}"
             message = f"{name[:80]} was not measured of this run in this time"
             raise InvalidInput.one("name", message, value=name[:80], hint=hint)
 

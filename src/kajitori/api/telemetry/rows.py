@@ -18,27 +18,27 @@ def rank_series(answer: Answer, member: Series) -> list[RankSeries]:
     stamps = array("d")
     stamps.frombytes(member.at)
     times = [format_time(time_at(at)) for at in stamps]
-    found = [
-        _one(TRAINING_PREFIX + name, [format_time(time_at(at)) for at, _ in pairs], [value for _, value in pairs])
+    all_series = [
+        _series_of(TRAINING_PREFIX + name, [format_time(time_at(at)) for at, _ in pairs], [value for _, value in pairs])
         for name, pairs in sorted(member.training.items())
     ]
     width = len(answer.member_names)
     values = array("f")
     values.frombytes(member.values)
     for place, name in enumerate(answer.member_names):
-        found.append(_one(name, times, values[place::width]))
+        all_series.append(_series_of(name, times, values[place::width]))
     gpus = array("f")
     gpus.frombytes(member.gpu_values)
     row = len(answer.gpu_names) * len(member.gpus)
     for place, name in enumerate(answer.gpu_names):
         for number, device in enumerate(member.gpus):
-            series = _one(name, times, gpus[number * len(answer.gpu_names) + place :: row])
+            series = _series_of(name, times, gpus[number * len(answer.gpu_names) + place :: row])
             series.gpu, series.device = number, device
-            found.append(series)
-    return [series for series in found if series.samples]
+            all_series.append(series)
+    return [series for series in all_series if series.samples]
 
 
-def _one(name: str, times: Sequence[str], values: Sequence[float]) -> RankSeries:
+def _series_of(name: str, times: Sequence[str], values: Sequence[float]) -> RankSeries:
     about = describe(name)
     samples = [
         Sample(at=at, value=_short(value)) for at, value in zip(times, values, strict=True) if math.isfinite(value)

@@ -41,6 +41,6 @@ async def run_figures(
         row.run for row in api.runs.rows.rows() if (not uids or row.summary.uid in uids) and run_filter.matches(row)
     ]
     history = api.stores.history
-    found = await last_figures(api.telemetry.collector, api.runs.past_figures, history, runs, api.now())
-    body = msgspec.json.encode(RunFiguresList(figures=found))
+    figures = await last_figures(api.telemetry.collector, api.runs.past_figures, history, runs, api.now())
+    body = msgspec.json.encode(RunFiguresList(figures=figures))
     return await packed_answer(request, hashlib.blake2s(body, digest_size=12).hexdigest(), {}, lambda: body)

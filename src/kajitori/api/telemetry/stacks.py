@@ -77,22 +77,22 @@ async def run_stacks(
     if missing is not None:
         hint = f"see kaji describe {run.metadata.name}"
         raise NotFound(f"{run.metadata.name} has no running member of rank {missing} now", hint=hint)
-    asked = {rank: pods[rank] for rank in sorted(set(query.rank) or pods)[:MAX_RANKS]}
-    nodes, addresses = nodes_and_addresses(asked)
-    taken = await take_stacks(api, asked)
+    chosen = {rank: pods[rank] for rank in sorted(set(query.rank) or pods)[:MAX_RANKS]}
+    nodes, addresses = nodes_and_addresses(chosen)
+    taken = await take_stacks(api, chosen)
     if query.native:
-        await add_native(api, asked, taken, chosen=query.rank)
-    found = RunStacks(
+        await add_native(api, chosen, taken, chosen=query.rank)
+    view = RunStacks(
         run=run.metadata.name,
         namespace=run.metadata.namespace,
         attempt=run.status.attempts if run.status is not None else 0,
         at=format_time(api.now()),
         groups=group_views(read(taken.ranks, nodes, addresses), nodes),
         ranks=[_member(rank, nodes[rank], each) for rank, each in sorted(taken.ranks.items())],
-        silent=sorted(set(asked) - set(taken.ranks)),
+        silent=sorted(set(chosen) - set(taken.ranks)),
         trouble=taken.trouble,
     )
-    return answer(found)
+    return answer(view)
 
 
 async def _kept(api: Api, run: RunObject, attempt: int, ranks: Sequence[int]) -> RunStacks:
@@ -134,12 +134,12 @@ async def kept_evidence(api: Api, run: RunObject, attempt: int) -> list[Evidence
 
 def running_members(api: Api, run: RunObject) -> dict[int, Pod]:
     """Return the Pods of the members that run, by rank."""
-    found = {}
+    running = {}
     for rank, pod in newest_pods(api.mirror.pods_of_run(run)).items():
         member = member_of(pod, api.mirror.nodes)
         if member is not None and member.state is MemberState.RUNNING and pod.spec.node_name:
-            found[rank] = pod
-    return found
+            running[rank] = pod
+    return running
 
 
 @dataclass
@@ -165,12 +165,12 @@ async def take_stacks(api: Api, pods: Mapping[int, Pod], detail: Detail = Detail
 
     async def ask(node: str, ranks: Mapping[str, int]) -> None:
         try:
-            found = await api.telemetry.ask(node, tuple(ranks), 0.0, fresh=False, stacks=True, detail=detail)
+            reply = await api.telemetry.ask(node, tuple(ranks), 0.0, fresh=False, stacks=True, detail=detail)
         except KajitoriError as error:
             taken.trouble = error.message
             return
-        taken.ranks |= {ranks[each.uid]: each for each in found.stacks if each.uid in ranks}
-        if not found.stacks:
+        taken.ranks |= {ranks[each.uid]: each for each in reply.stacks if each.uid in ranks}
+        if not reply.stacks:
             taken.trouble = f"the agent of node {node} has no stacks of these members, or is too old to take them"
 
     await asyncio.gather(*(ask(node, ranks) for node, ranks in questions_of(pods)))
@@ -180,24 +180,35 @@ async def take_stacks(api: Api, pods: Mapping[int, Pod], detail: Detail = Detail
 def group_views(reading: Reading, nodes: Mapping[int, str]) -> list[StackGroupView]:
     """Return the ranks by the places of their processes, with their nodes."""
     pairs = zip(reading.groups, reading.places, strict=True)
-    return [StackGroupView(list(each.ranks), each.odd, told, _nodes_of(each.ranks, nodes)) for each, told in pairs]
+    return [
+        StackGroupView(list(group.ranks), group.odd, words, _nodes_of(group.ranks, nodes)) for group, words in pairs
+    ]
 
 
 def _nodes_of(ranks: Sequence[int], nodes: Mapping[int, str]) -> str:
     return compress(dict.fromkeys(nodes[rank] for rank in ranks if nodes.get(rank)))
 
 
-def _member(rank: int, node: str, found: MemberStacks) -> MemberStacksView:
-    at = format_time(time_at(found.at))
-    return MemberStacksView(rank, node, at, [_process(each) for each in found.processes], found.left_out)
+def _member(rank: int, node: str, stacks: MemberStacks) -> MemberStacksView:
+    at = format_time(time_at(stacks.at))
+    return MemberStacksView(rank, node, at, [_process(each) for each in stacks.processes], stacks.left_out)
 
 
-def _process(found: ProcessStacks) -> ProcessView:
-    threads, calls = ([_thread(each) for each in several] for several in (found.threads, found.native))
+def _process(process: ProcessStacks) -> ProcessView:
+    threads, calls = ([_thread(thread) for thread in stacks] for stacks in (process.threads, process.native))
     return ProcessView(
-        found.pid, found.command, found.state, threads, found.waits_in, found.trouble, calls, found.native_trouble
+        process.pid,
+        process.command,
+        process.state,
+        threads,
+        process.waits_in,
+        process.trouble,
+        calls,
+        process.native_trouble,
     )
 
 
-def _thread(found: ThreadStack) -> ThreadView:
-    return ThreadView(found.name, found.active, [FrameView(one.function, one.file, one.line) for one in found.frames])
+def _thread(thread: ThreadStack) -> ThreadView:
+    return ThreadView(
+        thread.name, thread.active, [FrameView(frame.function, frame.file, frame.line) for frame in thread.frames]
+    )

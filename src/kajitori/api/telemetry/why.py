@@ -83,9 +83,11 @@ async def why(
     run = await find_run_or_record(api, user, namespace, name)
     if query.attempt is not None:
         await user.require("create", run.metadata.namespace, resource=PODS, subresource="exec")
-        return answer(await _kept(api, run, query.attempt))
+        return answer(await _reason_from_kept_stacks(api, run, query.attempt))
     pods = running_members(api, run)
-    return answer(await (_of_running(api, user, run, pods, look=query.look) if pods else _of_others(api, run)))
+    return answer(
+        await (_reason_of_running(api, user, run, pods, look=query.look) if pods else _reason_without_members(api, run))
+    )
 
 
 def _answer_about(run: RunObject, attempt: int) -> RunReason:
@@ -101,47 +103,47 @@ def _answer_about(run: RunObject, attempt: int) -> RunReason:
     )
 
 
-async def _of_others(api: Api, run: RunObject) -> RunReason:
+async def _reason_without_members(api: Api, run: RunObject) -> RunReason:
     """Return the answer for a run of which no member is running."""
-    found = _answer_about(run, run.current_status.attempts)
-    found.words = [f"{found.run} is {found.phase}: none of its members is running."]
+    reason = _answer_about(run, run.current_status.attempts)
+    reason.words = [f"{reason.run} is {reason.phase}: none of its members is running."]
     if message := run.current_status.message.removesuffix("."):
-        found.words.append(f"{message[:1].upper()}{message[1:]}.")
+        reason.words.append(f"{message[:1].upper()}{message[1:]}.")
     if kept := await kept_attempts(api, run):
-        found.kept_attempts = kept
-        found.words.append(f"Stacks were kept of attempt {kept[-1]}: kaji why --attempt {kept[-1]} {found.run}")
-    return found
+        reason.kept_attempts = kept
+        reason.words.append(f"Stacks were kept of attempt {kept[-1]}: kaji why --attempt {kept[-1]} {reason.run}")
+    return reason
 
 
-async def _of_running(api: Api, user: User, run: RunObject, pods: Mapping[int, Pod], *, look: bool) -> RunReason:
+async def _reason_of_running(api: Api, user: User, run: RunObject, pods: Mapping[int, Pod], *, look: bool) -> RunReason:
     """Return the answer for the running attempt, with a look at its processes if that is wanted."""
     now, attempt, spec = api.now().timestamp(), run.current_status.attempts, read_stored(run.spec)
-    found = _answer_about(run, attempt)
+    reason = _answer_about(run, attempt)
     use = use_of(spec.type, has_ports=spec.has_ports)
     patience = api.policy.current().policy.stuck.patience(use, spec.stuck_after_seconds)
     is_judged = patience is not None and not spec.is_sweep  # members of a sweep are independent
     intervals: list[Interval] = []
     if is_judged or spec.is_gang:
-        found_in = await intervals_of(api, run, now - JUDGED_SECONDS, now)
-        intervals = [each for each in found_in if each.attempt == attempt]
+        all_intervals = await intervals_of(api, run, now - JUDGED_SECONDS, now)
+        intervals = [each for each in all_intervals if each.attempt == attempt]
     finding = judge(intervals if is_judged else (), now, patience, run.current_status.members.left)
-    found.verdict = finding.verdict.value
+    reason.verdict = finding.verdict.value
     if finding.since:
-        found.since = format_time(time_at(finding.since))
-    is_still = await _look(api, user, pods, found, twice=finding.verdict is Verdict.SUSPECTED) if look else None
+        reason.since = format_time(time_at(finding.since))
+    is_still = await _add_places(api, user, pods, reason, twice=finding.verdict is Verdict.SUSPECTED) if look else None
     if is_still and _is_confirmed(run, attempt):
-        found.verdict = Verdict.STUCK.value
+        reason.verdict = Verdict.STUCK.value
     if is_judged:
-        said = list(_about_progress(run, finding, is_still=is_still, is_stuck=found.verdict == Verdict.STUCK))
+        words = list(_about_progress(run, finding, is_still=is_still, is_stuck=reason.verdict == Verdict.STUCK))
     else:
-        said = [_NOT_JUDGED_SWEEP if spec.is_sweep else _NOT_JUDGED[use]]
+        words = [_NOT_JUDGED_SWEEP if spec.is_sweep else _NOT_JUDGED[use]]
     if spec.is_gang:
         slow = stragglers.find(intervals, {rank: pod.spec.node_name for rank, pod in pods.items()}, now)
-        said += [stragglers.describe_straggler(slow)] if slow is not None else []
-    found.words[:0] = said
-    with suppress(KajitoriError):  # what runs is told, also while the storage of logs is away
-        found.kept_attempts = await kept_attempts(api, run)
-    return found
+        words += [stragglers.describe_straggler(slow)] if slow is not None else []
+    reason.words[:0] = words
+    with suppress(KajitoriError):  # the rest of the answer does not need the storage of logs
+        reason.kept_attempts = await kept_attempts(api, run)
+    return reason
 
 
 def _about_progress(run: RunObject, finding: Finding, *, is_still: bool | None, is_stuck: bool) -> Iterator[str]:
@@ -163,37 +165,39 @@ def _is_confirmed(run: RunObject, attempt: int) -> bool:
     return stuck is not None and stuck.attempt == attempt and stuck.verdict == Verdict.STUCK
 
 
-async def _kept(api: Api, run: RunObject, attempt: int) -> RunReason:
+async def _reason_from_kept_stacks(api: Api, run: RunObject, attempt: int) -> RunReason:
     """Return the stored evidence about an attempt. Raises NotFound if there is none."""
     kept = await kept_evidence(api, run, attempt)
-    found = _answer_about(run, attempt)
-    found.kept_attempts = await kept_attempts(api, run)
-    for each in kept:
-        reading = read(each.ranks, each.nodes, each.addresses)
-        at = format_time(time_at(each.at))
-        when = "before its members were ended" if each.occasion == Occasion.END else "when it was quiet for long"
-        silent = len(each.nodes) - len(each.ranks)
-        found.words += [f"Attempt {attempt} at {at}, {when}: {each.told.removesuffix('.')}.", *reading.words()]
+    reason = _answer_about(run, attempt)
+    reason.kept_attempts = await kept_attempts(api, run)
+    for evidence in kept:
+        reading = read(evidence.ranks, evidence.nodes, evidence.addresses)
+        at = format_time(time_at(evidence.at))
+        when = "before its members were ended" if evidence.occasion == Occasion.END else "when it was quiet for long"
+        silent = len(evidence.nodes) - len(evidence.ranks)
+        reason.words += [f"Attempt {attempt} at {at}, {when}: {evidence.told.removesuffix('.')}.", *reading.words()]
         if silent:
-            found.words.append(f"The agents of {silent:,} ranks did not answer.")
-        found.groups = group_views(reading, each.nodes)
-        found.late = list(reading.late_ranks)
-        found.at = at
-    return found
+            reason.words.append(f"The agents of {silent:,} ranks did not answer.")
+        reason.groups = group_views(reading, evidence.nodes)
+        reason.late = list(reading.late_ranks)
+        reason.at = at
+    return reason
 
 
-async def _look(api: Api, user: User, running: Mapping[int, Pod], found: RunReason, *, twice: bool) -> bool | None:
+async def _add_places(
+    api: Api, user: User, running: Mapping[int, Pod], reason: RunReason, *, twice: bool
+) -> bool | None:
     """Add the places of the processes in their programs to the answer.
 
     Returns whether the processes stood still between two looks; None if it looked once or not at all.
     """
-    if not await user.may("create", found.namespace, resource=PODS, subresource="exec"):
-        found.words.append(_NO_RIGHT)
+    if not await user.may("create", reason.namespace, resource=PODS, subresource="exec"):
+        reason.words.append(_NO_RIGHT)
         return None
     pods = dict(sorted(running.items())[:MAX_RANKS])
     taken = await take_stacks(api, pods)
     if not taken.ranks:
-        found.words.append(f"Where its processes are is not known: {taken.trouble}.")
+        reason.words.append(f"Where its processes are is not known: {taken.trouble}.")
         return None
     if twice:
         await asyncio.sleep(BETWEEN_SECONDS)
@@ -202,8 +206,8 @@ async def _look(api: Api, user: User, running: Mapping[int, Pod], found: RunReas
         await add_native(api, pods, taken)
     nodes, addresses = nodes_and_addresses(pods)
     reading = read(taken.ranks, nodes, addresses)
-    found.groups, found.late = group_views(reading, nodes), list(reading.late_ranks)
-    found.words += reading.words()
+    reason.groups, reason.late = group_views(reading, nodes), list(reading.late_ranks)
+    reason.words += reading.words()
     if not twice:
         return None
     looks: list[dict[int, tuple[ProcessStacks, ...]]] = [

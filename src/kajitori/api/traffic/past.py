@@ -172,17 +172,17 @@ async def list_traffic_history(
         only_runs_have_namespaces(query.by, query.namespace)
     since = since // HOUR * HOUR
     order = order_class(api, query.class_)
-    found = await history.traffic(query.by, since, until)
+    records = await history.traffic(query.by, since, until)
     hidden = 0
     if query.by == "run":
-        readable = await readable_namespaces(api, user, query.namespace, {made.record.namespace for made, _ in found})
-        shown = [item for item in found if readable is None or item[0].record.namespace in readable]
-        found, hidden = shown, 0 if query.namespace else len(found) - len(shown)
+        readable = await readable_namespaces(api, user, query.namespace, {made.record.namespace for made, _ in records})
+        shown = [item for item in records if readable is None or item[0].record.namespace in readable]
+        records, hidden = shown, 0 if query.namespace else len(records) - len(shown)
     if query.name:
-        found = [item for item in found if _name_of(item[0]) == query.name]
+        records = [item for item in records if _name_of(item[0]) == query.name]
     seconds = interval_seconds(since, now)
-    points = await _points(history, query, found, (since, until, seconds))
-    rows = [(amounts_between(made.record, earlier), made) for made, earlier in found]
+    points = await _points(history, query, records, (since, until, seconds))
+    rows = [(amounts_between(made.record, earlier), made) for made, earlier in records]
     rows = sorted((row for row in rows if row[0]), key=lambda row: (-_moved(row[0], order), row[1].key))
     return answer(
         TrafficHistory(
@@ -205,14 +205,14 @@ async def forecast_addresses(api: Shared, user: Caller) -> Response:
     """Extends the trend of the last 90 days, which a few unusual days do not change. Says so if there is no growth that
     differs from chance, or fewer than 14 days are known."""
     history, today = history_of(api), int(api.now().timestamp()) // DAY
-    known = await history.address_use(today - TREND_DAYS)
-    return answer(AddressForecasts(items=[_forecast(pool, known, today) for pool in await address_pools(api)]))
+    days_by_pool = await history.address_use(today - TREND_DAYS)
+    return answer(AddressForecasts(items=[_forecast(pool, days_by_pool, today) for pool in await address_pools(api)]))
 
 
 async def _points(
     history: History,
     query: TrafficHistoryParameters,
-    found: list[tuple[HourRecord, TrafficRecord | None]],
+    records_of_subjects: list[tuple[HourRecord, TrafficRecord | None]],
     span: tuple[int, int, int],
 ) -> list[TrafficPoint]:
     since, until, seconds = span
@@ -220,18 +220,18 @@ async def _points(
     earlier: TrafficRecord | None = None
     if not query.name:
         records, earlier = await history.traffic_of("cluster", "", since, until)
-    elif found:  # several runs may have had this name one after the other
-        key = max((made for made, _ in found), key=lambda made: made.at).key
+    elif records_of_subjects:  # several runs may have had this name one after the other
+        key = max((made for made, _ in records_of_subjects), key=lambda made: made.at).key
         records, earlier = await history.traffic_of(query.by, key, since, until)
     times = await history.traffic_recorded_at(since, until)
     return points_between(records, earlier, times, since, until, seconds)
 
 
-def _forecast(pool: AddressPool, known: Mapping[str, Sequence[DayUse]], today: int) -> AddressForecast:
-    samples = [sample for sample in known.get(pool.name, ()) if sample.day != today]
-    highest = max([pool.used, *(sample.used for sample in known.get(pool.name, ()) if sample.day == today)])
+def _forecast(pool: AddressPool, days_by_pool: Mapping[str, Sequence[DayUse]], today: int) -> AddressForecast:
+    samples = [sample for sample in days_by_pool.get(pool.name, ()) if sample.day != today]
+    highest = max([pool.used, *(sample.used for sample in days_by_pool.get(pool.name, ()) if sample.day == today)])
     samples.append(DayUse(today, highest))
-    found = exhaustion(samples, pool.capacity, today)
+    trend = exhaustion(samples, pool.capacity, today)
     return AddressForecast(
         kind=pool.kind,
         cidr=pool.cidr,
@@ -239,12 +239,12 @@ def _forecast(pool: AddressPool, known: Mapping[str, Sequence[DayUse]], today: i
         unit=pool.unit,
         used=pool.used,
         capacity=pool.capacity,
-        state=found.state,
-        days_known=found.days_known,
-        per_day=round(found.per_day, 3),
-        at=_date(found.day),
-        earliest=_date(found.earliest),
-        latest=_date(found.latest),
+        state=trend.state,
+        days_known=trend.days_known,
+        per_day=round(trend.per_day, 3),
+        at=_date(trend.day),
+        earliest=_date(trend.earliest),
+        latest=_date(trend.latest),
         history=[AddressDay(at=time_text(sample.day * DAY), used=sample.used) for sample in samples],
     )
 

@@ -121,19 +121,19 @@ class TrafficRunParameters(Parameters):
 async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
     """Every authenticated user may read the sums of users, namespaces and nodes, as with the GPU board: a congested
     network affects everyone. The traffic of single runs needs the right to list the runs of their namespace."""
-    traffic, now, order = api.traffic.keeper.traffic, api.now().timestamp(), order_class(api, query.class_)
+    traffic, now, by_class = api.traffic.keeper.traffic, api.now().timestamp(), order_class(api, query.class_)
     only_runs_have_namespaces(query.by, query.namespace)
-    found = traffic.ranked(query.by, order, now)
+    subjects = traffic.ranked(query.by, by_class, now)
     hidden = 0
     if query.by == "run":
         readable = await readable_namespaces(
             api, user, query.namespace, {run.namespace for run in traffic.runs.values()}
         )
-        shown = [run for run in found if readable is None or traffic.runs[run.key].namespace in readable]
-        hidden = 0 if query.namespace else len(found) - len(shown)
-        found = shown
-    rows = [_row(traffic, subject, now) for subject in found[: query.limit]]
-    listing = _listing(api, rows, len(found), order, now)
+        shown = [run for run in subjects if readable is None or traffic.runs[run.key].namespace in readable]
+        hidden = 0 if query.namespace else len(subjects) - len(shown)
+        subjects = shown
+    rows = [_row(traffic, subject, now) for subject in subjects[: query.limit]]
+    listing = _listing(api, rows, len(subjects), by_class, now)
     listing.hidden = hidden
     return answer(listing)
 
@@ -191,9 +191,9 @@ def only_runs_have_namespaces(by: str, namespace: str) -> None:
 def order_class(api: Api, address_class: str) -> str:
     """Return the class that rows are ordered by. Raises InvalidInput if it does not exist."""
     policy = api.policy.current().policy.traffic
-    known = {*policy.classes, policy.others, *api.traffic.keeper.traffic.classes()}
-    if address_class and address_class not in known:
-        hint = did_you_mean(address_class, known)
+    classes = {*policy.classes, policy.others, *api.traffic.keeper.traffic.classes()}
+    if address_class and address_class not in classes:
+        hint = did_you_mean(address_class, classes)
         raise InvalidInput.one(
             "class", f"there is no class of addresses {address_class!r:.80}", value=address_class, hint=hint
         )
@@ -223,8 +223,8 @@ def _row(traffic: ClusterTraffic, subject: Subject, now: float) -> TrafficRow:
 def _classes(totals: Totals, rates: Mapping[str, float]) -> list[ClassTraffic]:
     def count(name: str, direction: str) -> TrafficCount:
         kind = f"{name}.{direction}"
-        found = totals.get(kind, Count())
-        return TrafficCount(bytes=found.bytes, packets=found.packets, bytes_per_second=round(rates.get(kind, 0.0)))
+        amounts = totals.get(kind, Count())
+        return TrafficCount(bytes=amounts.bytes, packets=amounts.packets, bytes_per_second=round(rates.get(kind, 0.0)))
 
     names = sorted({kind.rpartition(".")[0] for kind in totals})
     return [ClassTraffic(name=name, received=count(name, "in"), sent=count(name, "out")) for name in names]

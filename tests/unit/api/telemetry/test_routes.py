@@ -18,7 +18,7 @@ from tests.unit.api.fake_kubernetes import Object, pod, run
 from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.app import openapi_document
-from kajitori.api.streams.node_lines import Lines
+from kajitori.api.streams.node_lines import AgentLines
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.telemetry.agents import follow_places
 from kajitori.api.telemetry.exposition import ShownRun, exposition
@@ -360,7 +360,7 @@ def test_prometheus_gets_the_runs_with_the_most_ranks(monkeypatch: pytest.Monkey
 
 async def test_an_agent_that_asks_again_ends_its_wait_before() -> None:
     """Its connection broke, and the server has not noticed."""
-    lines = Lines()
+    lines = AgentLines()
     first = asyncio.create_task(lines.wait("g1", 60.0))
     await asyncio.sleep(0)
     second = asyncio.create_task(lines.wait("g1", 60.0))

@@ -25,7 +25,7 @@ async def with_found_runs(
     spec = draft.spec
     if spec is None or not spec.after or not await user.may("get", namespace):
         return draft, ()
-    found, faults = list[After](), list[Fault]()
+    conditions, faults = list[After](), list[Fault]()
     for index, other in enumerate(spec.after):
         field = f"spec.after[{index}].run"
         try:
@@ -41,12 +41,12 @@ async def with_found_runs(
             faults += [replace(fault, field=field) for fault in error.faults]
         except Forbidden:
             pass
-        found.append(other)
-    twice = {other.run for other in found if [known.run for known in found].count(other.run) > 1}
+        conditions.append(other)
+    twice = {other.run for other in conditions if [condition.run for condition in conditions].count(other.run) > 1}
     if twice and not draft.faults:
         message = f"two of the names stand for the same run: {', '.join(sorted(twice))}"
         faults.append(Fault("spec.after", message, hint="list each run once"))
-    return replace(draft, spec=spec.model_copy(update={"after": found})), tuple(map(draft.as_written, faults))
+    return replace(draft, spec=spec.model_copy(update={"after": conditions})), tuple(map(draft.as_written, faults))
 
 
 def _faults(api: Api, run: RunObject, other: After, field: str) -> list[Fault]:

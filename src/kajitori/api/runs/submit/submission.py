@@ -157,12 +157,12 @@ async def with_runs_to_wait_for(api: Api, user: User, submission: Submission) ->
 async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Decision:
     """Return the policy's decision about a request. Raises InvalidInput or Refused with all faults of the request and
     its name, and all objections of policy and cluster."""
-    found: list[Fault] = []
+    refusals: list[Fault] = []
     try:
         if not submission.faults:
             return await _decide(api, user, submission, submission.name or "run")
         if submission.draft.spec is not None:
-            found = objections(
+            refusals = objections(
                 submission.draft,
                 api.cluster.policy,
                 await _facts(api, user, submission),
@@ -170,7 +170,7 @@ async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Deci
             )
     except Refused as error:
         raise Refused([*await _taken(api, user, submission), *error.faults]) from None
-    raise InvalidInput([*submission.faults, *await _taken(api, user, submission), *found])
+    raise InvalidInput([*submission.faults, *await _taken(api, user, submission), *refusals])
 
 
 async def _taken(api: Api, user: User, submission: Submission) -> list[Fault]:
@@ -246,7 +246,7 @@ async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
     wanted = {use.name for use in submission.spec.secrets}
     if not wanted:
         return None
-    found = set()
+    existing = set()
     for name in sorted(wanted):
         path = SECRETS.path(submission.namespace, name)
         try:
@@ -255,8 +255,8 @@ async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
             continue
         except KajitoriError:
             return None
-        found.add(name)
-    return frozenset(found)
+        existing.add(name)
+    return frozenset(existing)
 
 
 async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool = False) -> dict[str, Any]:
