@@ -19,9 +19,9 @@ from kajitori.client.members.streams import CommandStream
 from kajitori.core.spec.reasons import WAITING, Phase
 from kajitori.docker.events import EventLog
 from kajitori.docker.execution import Commands
+from kajitori.docker.files_before_start import FilesBeforeStart
 from kajitori.docker.health import HealthChecks
 from kajitori.docker.output import phase_words
-from kajitori.docker.placed_runs import Placing
 from kajitori.docker.platform import Platform
 from kajitori.docker.ports import PublishedPorts
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, Container
@@ -50,6 +50,7 @@ class Terminal:
     stream: CommandStream | None = None
 
     async def resize(self, columns: int, lines: int) -> None:
+        """Set the size, and tell the connection if there is one."""
         self.size = columns, lines
         if self.stream is not None:
             with suppress(ConnectionClosed):
@@ -65,7 +66,7 @@ class Engine:
         self.events = EventLog()
         self.commands = Commands()
         self.ports = PublishedPorts(platform)
-        self.placing = Placing(platform)
+        self.files_before_start = FilesBeforeStart(platform)
         self.health = HealthChecks(platform, self.tell, now)
         self.checked_images: dict[str, None] = {}
         """Names of images that clients pulled, which means that policy allows them."""
@@ -76,17 +77,17 @@ class Engine:
         They give no names, so they exist for clients alone."""
         self.terminals: dict[str, Terminal] = {}
         """Terminals of containers that clients are attached to, by UID."""
-        self._started: dict[str, asyncio.Future[Container]] = {}
+        self._awaited_starts: dict[str, asyncio.Future[Container]] = {}
         """By UID: the container once it is started through this bridge."""
-        self._latest: dict[str, Container] = {}
+        self._as_started_here: dict[str, Container] = {}
         """By UID: containers as the answers to their latest starts showed them."""
-        self._answering: dict[str, asyncio.Event] = {}
+        self._unanswered_starts: dict[str, asyncio.Event] = {}
         """Starts that are not answered yet, by UID; set once they are."""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         """UIDs of containers for which the answer to `start` already gave the reason that the program could not run."""
         self._readers: Counter[str] = Counter()
         self._drained: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        self._cares: dict[str, asyncio.Task[None]] = {}
+        self._followers: dict[str, asyncio.Task[None]] = {}
 
     def tell(self, action: str, container: Container, **more: str) -> None:
         """Add an event of a container."""
@@ -100,51 +101,52 @@ class Engine:
 
     async def rename(self, container: Container, name: str) -> None:
         """Give a container that was never started another name: its run is made again under that name."""
-        made = renamed(container, name)
+        creation = renamed(container, name)
         taken = [one for one in await self.platform.containers() if one.name == name]
         if taken:
             raise AlreadyExists(f'Conflict. The container name "/{name}" is already in use by container {taken[0].id}')
         self.events.replaced.add(container.uid)
         self.events.expect("create", container.id)
         try:
-            new = await self.platform.create(made.body(self.platform.namespace))
+            container_with_new_name = await self.platform.create(creation.body(self.platform.namespace))
         except KajitoriError:
             self.events.replaced.discard(container.uid)
             raise
         if container.uid in self.built_in_networks:
-            self.built_in_networks[new.uid] = self.built_in_networks.pop(container.uid)
+            self.built_in_networks[container_with_new_name.uid] = self.built_in_networks.pop(container.uid)
         await self.platform.delete(container, at_once=True)
-        self.tell("rename", new, oldName=container.name)
+        self.tell("rename", container_with_new_name, oldName=container.name)
 
     async def images_on_nodes(self) -> list[dict[str, Any]]:
         """Return the images that nodes have; none if the user may not list them, or the server is too old to."""
         try:
-            found: list[dict[str, Any]] = (await self.platform.get("/v1/images"))["items"]
+            images: list[dict[str, Any]] = (await self.platform.get("/v1/images"))["items"]
         except (Forbidden, NotFound):
             return []
-        return found
+        return images
 
     def networks_of(self, container: Container) -> dict[str, list[str]]:
         """Return the container's aliases by the network's name."""
-        found = container.networks
+        networks = container.networks
         if (changed := self.built_in_networks.get(container.uid)) is not None:
-            found = changed | {name: aliases for name, aliases in found.items() if name not in BUILT_IN_NETWORKS}
-        return found
+            networks = changed | {name: aliases for name, aliases in networks.items() if name not in BUILT_IN_NETWORKS}
+        return networks
 
     async def start(self, container: Container) -> None:
         """Start a container, open its published ports here, and remove it at its end if it was made with --rm.
 
         Raises InvalidInput if its program can't be started.
         """
-        answered = self._answering[container.uid] = asyncio.Event()
+        answered = self._unanswered_starts[container.uid] = asyncio.Event()
         try:
             await self._start(container)
         finally:
-            del self._answering[container.uid]
+            del self._unanswered_starts[container.uid]
             answered.set()
 
     async def _start(self, container: Container) -> None:
-        self._told.discard(container.uid)
+        """Start a container as `start` does, which answers the client."""
+        self._reported.discard(container.uid)
         await self.ports.open(container)
         try:
             container = await self.platform.start(container)
@@ -152,43 +154,45 @@ class Engine:
             self.ports.close(container)
             raise
         self.events.foretell("start", container.id, _attributes(container))
-        self._latest[container.uid] = container
-        while len(self._latest) > REMEMBERED:
-            del self._latest[next(iter(self._latest))]
-        if (waiting := self._started.pop(container.uid, None)) is not None:
+        self._as_started_here[container.uid] = container
+        while len(self._as_started_here) > REMEMBERED:
+            del self._as_started_here[next(iter(self._as_started_here))]
+        if (waiting := self._awaited_starts.pop(container.uid, None)) is not None:
             waiting.set_result(container)
-        self._care_for(container)
+        self._follow_to_its_end(container)
         container = await self.settled(container)
         if container.could_not_start:
-            self._told.add(container.uid)
+            self._reported.add(container.uid)
             raise InvalidInput.one("", f"failed to start {container.name}: {_as_in_go(container.message)}")
 
-    async def untold_end(self, container: Container) -> str:
+    async def unreported_end(self, container: Container) -> str:
         """Return the line that says why the platform ended a container; empty if the program or a user ended it, or if
         the answer to its start has already said so."""
-        if (answered := self._answering.get(container.uid)) is not None:
+        if (answered := self._unanswered_starts.get(container.uid)) is not None:
             await answered.wait()
         try:
             container = await self.platform.refreshed(container)
         except KajitoriError:
             return ""  # it is gone
-        return phase_words(container) if container.was_ended_by_others and container.uid not in self._told else ""
+        return phase_words(container) if container.was_ended_by_others and container.uid not in self._reported else ""
 
     async def settled(self, container: Container) -> Container:
         """Return the container once it runs, has ended, or waits for nodes, or after a few seconds.
 
         Clients use a container as soon as its start is answered.
         """
-        seen = container
+        latest = container
         try:
             async with asyncio.timeout(SETTLED_SECONDS), aclosing(self.platform.changes(container)) as changes:
-                async for seen in changes:
-                    waits = seen.status.get("reason") in {reason.value for reason in WAITING}
-                    if seen.phase not in (Phase.QUEUED, Phase.STARTING) or (waits and not seen.is_starting_again):
+                async for latest in changes:
+                    waits_for_nodes = latest.status.get("reason") in {reason.value for reason in WAITING}
+                    if latest.phase not in (Phase.QUEUED, Phase.STARTING) or (
+                        waits_for_nodes and not latest.is_starting_again
+                    ):
                         break
         except (TimeoutError, KajitoriError):
             pass
-        return seen
+        return latest
 
     async def adopt(self) -> None:
         """Go on with the containers of an earlier bridge: open their ports, and remove those with --rm at their end."""
@@ -197,26 +201,27 @@ class Engine:
                 await self.ports.open(container)
             except KajitoriError as error:
                 log.warning("%s: %s", container.name, error)
-            self._care_for(container)
+            self._follow_to_its_end(container)
 
-    def _care_for(self, container: Container) -> None:
+    def _follow_to_its_end(self, container: Container) -> None:
+        """Run the container's health check, and close its ports and remove it at its end, if it has any of these."""
         self.health.watch(container)
         has_ports = self.ports.of(container) is not None
-        if (container.is_removed_at_end or has_ports) and container.uid not in self._cares:
-            care = asyncio.create_task(self._until_end(container))
-            self._cares[container.uid] = care
-            care.add_done_callback(lambda _: self._cares.pop(container.uid, None))
+        if (container.is_removed_at_end or has_ports) and container.uid not in self._followers:
+            follower = asyncio.create_task(self._until_end(container))
+            self._followers[container.uid] = follower
+            follower.add_done_callback(lambda _: self._followers.pop(container.uid, None))
 
     async def begun(self, container: Container) -> Container:
         """Wait until a container that does not run is started through this bridge, and return it then."""
-        if container.uid not in self._started:
-            self._started[container.uid] = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._started[container.uid])  # several clients may wait
+        if container.uid not in self._awaited_starts:
+            self._awaited_starts[container.uid] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._awaited_starts[container.uid])  # several clients may wait
 
     async def ended(self, container: Container) -> Container:
         """Wait until a container that was started has ended, and return it then."""
-        async for seen in self.platform.changes(container):
-            container = seen
+        async for latest in self.platform.changes(container):
+            container = latest
         return container
 
     async def exited(self, container: Container, condition: str) -> int:
@@ -230,38 +235,40 @@ class Engine:
             return (await self.ended(container)).exit_code
         if not container.is_service:
             return await self._exited(container)
-        ways = [asyncio.create_task(self._exited(container)), asyncio.create_task(self._exited_in_place(container))]
+        waits = [asyncio.create_task(self._exited(container)), asyncio.create_task(self._exited_in_place(container))]
         try:
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             return done.pop().result()
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
 
     async def _exited(self, container: Container) -> int:
         """Wait until the run has ended, or restarts all of its members."""
         restarts = container.restarts
-        async for seen in self.platform.changes(container):
-            container = seen
-            if seen.restarts > restarts and seen.is_active:
-                return seen.last_exit_code or 1
+        async for latest in self.platform.changes(container):
+            container = latest
+            if latest.restarts > restarts and latest.is_active:
+                return latest.last_exit_code or 1
         return container.exit_code
 
     async def _exited_in_place(self, container: Container) -> int:
         """Wait until the program of a service's member has ended, which restarts it in its Pod. The run itself may not
         change by that, so the member is looked at again and again."""
-        ran: int | None = None
+        restarts_before: int | None = None
         while True:
             members = await self.platform.members(container)
             for member in members:
                 if member["rank"] != container.rank:
                     continue
-                if ran is not None and (member["restarts"] > ran or member["phase"] != "Running"):
+                if restarts_before is not None and (
+                    member["restarts"] > restarts_before or member["phase"] != "Running"
+                ):
                     if (code := member.get("lastExitCode")) is not None:
                         return int(code)
                 elif member["phase"] == "Running":
-                    ran = int(member["restarts"])
+                    restarts_before = int(member["restarts"])
             await asyncio.sleep(EXITED_SECONDS)
 
     async def stopped(self, container: Container) -> Container:
@@ -277,8 +284,8 @@ class Engine:
         while True:
             if container.is_active:
                 container = await self.ended(container)
-                if (care := self._cares.get(container.uid)) is not None:  # which removes it, if it has --rm
-                    await asyncio.shield(care)
+                if (follower := self._followers.get(container.uid)) is not None:  # which removes it, if it has --rm
+                    await asyncio.shield(follower)
             elif begun is None:
                 await asyncio.sleep(REMOVED_SECONDS)
             else:
@@ -293,8 +300,8 @@ class Engine:
 
     async def as_started(self, container: Container) -> Container:
         """Return a container as its start through this bridge left it or later, if the server did not know that yet."""
-        known = self._latest.get(container.uid)
-        return await self.platform.refreshed(known) if known and known.resumes > container.resumes else container
+        started = self._as_started_here.get(container.uid)
+        return await self.platform.refreshed(started) if started and started.resumes > container.resumes else container
 
     @contextmanager
     def reading(self, container: Container) -> Iterator[None]:
@@ -317,10 +324,10 @@ class Engine:
 
     async def close(self) -> None:
         """End what runs in the background. The cluster removes containers with --rm that are left."""
-        cares = list(self._cares.values())
-        for care in cares:
-            care.cancel()
-        await asyncio.gather(*cares, self.health.close(), return_exceptions=True)
+        followers = list(self._followers.values())
+        for follower in followers:
+            follower.cancel()
+        await asyncio.gather(*followers, self.health.close(), return_exceptions=True)
         self.ports.close_all()
 
     async def _until_end(self, container: Container) -> None:
@@ -345,6 +352,7 @@ def _as_in_go(message: str) -> str:
 
 
 def _attributes(container: Container) -> dict[str, str]:
+    """Return the attributes of a container in events."""
     return container.labels | {"name": container.name, "image": str(container.spec.get("image", ""))}
 
 
@@ -371,4 +379,5 @@ async def json_object(request: web.Request) -> dict[str, Any]:
 
 
 def engine_of(request: web.Request) -> Engine:
+    """Return the bridge's state."""
     return request.app[ENGINE]

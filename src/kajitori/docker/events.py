@@ -129,7 +129,7 @@ class RunWatcher:
     def __init__(self, platform: Platform, events: EventLog) -> None:
         self._platform = platform
         self._events = events
-        self._known: dict[str, Row] = {}
+        self._rows: dict[str, Row] = {}
 
     async def run(self) -> None:
         """Follow the runs until cancelled."""
@@ -143,7 +143,7 @@ class RunWatcher:
         params |= {"namespace": self._platform.namespace} if self._platform.namespace else {}
         async with aclosing(self._platform.chunks("/v1/runs/changes", params)) as chunks:
             text = b""
-            is_first = not self._known
+            is_first = not self._rows
             async for chunk in chunks:
                 *messages, text = (text + chunk).split(b"\n\n")
                 for message in messages:
@@ -155,20 +155,20 @@ class RunWatcher:
                         await self._change(data)
 
     async def _replace(self, rows: list[Row], *, silently: bool) -> None:
-        found = {row["uid"]: row for row in rows}
+        by_uid = {row["uid"]: row for row in rows}
         if not silently:
-            gone = [row for uid, row in self._known.items() if uid not in found]
+            gone = [row for uid, row in self._rows.items() if uid not in by_uid]
             await self._change({"added": [], "changed": rows, "removed": gone})
-        self._known = found
+        self._rows = by_uid
 
     async def _change(self, data: Mapping[str, Any]) -> None:
         for row in (*data["added"], *data["changed"]):
-            before = self._known.get(row["uid"])
-            self._known[row["uid"]] = row
+            before = self._rows.get(row["uid"])
+            self._rows[row["uid"]] = row
             for action in actions(before, row):
                 await self._tell(action, row)
         for key in data["removed"]:
-            row = self._known.pop(key["uid"], None)
+            row = self._rows.pop(key["uid"], None)
             if row is None or key["uid"] in self._events.replaced:
                 continue
             id = self._platform.id_of(row["uid"])
@@ -192,22 +192,22 @@ class RunWatcher:
 
 def actions(before: Row | None, row: Row) -> list[str]:
     """Return the events that lie between two states of a run; `before` is None for a new one."""
-    found = ["create"] if before is None else []
-    was = Phase(before["phase"]) if before is not None else None
-    now = Phase(row["phase"])
+    happened = ["create"] if before is None else []
+    phase_before = Phase(before["phase"]) if before is not None else None
+    phase = Phase(row["phase"])
     has_run = bool(row["startedAt"])
     # A short run may start and end between two looks: it starts again if its start is another one.
     is_new_start = has_run and (before is None or before["startedAt"] != row["startedAt"])
-    if is_new_start and before is not None and before["startedAt"] and was is Phase.RUNNING:
-        found.append("die")
-    if is_new_start or (now is Phase.RUNNING and was is Phase.RESTARTING):
-        found.append("start")
+    if is_new_start and before is not None and before["startedAt"] and phase_before is Phase.RUNNING:
+        happened.append("die")
+    if is_new_start or (phase is Phase.RUNNING and phase_before is Phase.RESTARTING):
+        happened.append("start")
     if has_run and (
-        (now.is_final and (was is None or not was.is_final or is_new_start))
-        or (now is Phase.RESTARTING and was is Phase.RUNNING)
+        (phase.is_final and (phase_before is None or not phase_before.is_final or is_new_start))
+        or (phase is Phase.RESTARTING and phase_before is Phase.RUNNING)
     ):
-        found.append("die")
-    return found
+        happened.append("die")
+    return happened
 
 
 def _parsed(message: bytes) -> tuple[str, Any]:

@@ -126,16 +126,16 @@ class HealthChecks:
     async def _follow(self, container: Container, check: HealthCheck) -> None:
         """Run the test during each start of a container."""
         testing: asyncio.Task[None] | None = None
-        started = ""
+        started_at = ""
         try:
             async with aclosing(self._platform.changes(container)) as changes:
-                async for seen in changes:
-                    is_new = seen.phase is Phase.RUNNING and seen.started_at != started
-                    if testing is not None and (is_new or seen.phase is not Phase.RUNNING):
+                async for latest in changes:
+                    is_new = latest.phase is Phase.RUNNING and latest.started_at != started_at
+                    if testing is not None and (is_new or latest.phase is not Phase.RUNNING):
                         testing.cancel()
                     if is_new:
-                        started = seen.started_at
-                        testing = asyncio.create_task(self._test(seen, check))
+                        started_at = latest.started_at
+                        testing = asyncio.create_task(self._test(latest, check))
         except KajitoriError as error:
             log.warning("%s: its health is no longer checked: %s", container.name, error)
         finally:

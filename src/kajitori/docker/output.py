@@ -118,7 +118,7 @@ async def follow_start(platform: Platform, container: Container, streams: tuple[
     await platform.seen_by_controller(container)  # the log of an ended run ends at once
     queue: asyncio.Queue[Piece | None] = asyncio.Queue(256)
     async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(_tell_waiting(platform, container, queue))
+        waiting = tasks.create_task(_report_waiting(platform, container, queue))
         readers = [tasks.create_task(_feed(platform, container, stream, params, queue)) for stream in streams]
         try:
             left = len(readers)
@@ -139,12 +139,12 @@ async def _present(platform: Platform, container: Container, query: LogQuery) ->
         return []
     params: dict[str, Any] = {"rank": container.rank, "timestamps": "true"}
     params |= {"since": query.since} if query.since else {}
-    found: list[tuple[str, int, bytes]] = []
+    lines: list[tuple[str, int, bytes]] = []
     for attempt, stream in product(_attempts(container, query), query.streams):
         text = b""
         try:
-            asked = params | {"stream": STREAM_NAMES[stream], "attempt": attempt}
-            async with aclosing(_exact_chunks(platform, container, asked)) as chunks:
+            parameters = params | {"stream": STREAM_NAMES[stream], "attempt": attempt}
+            async with aclosing(_exact_chunks(platform, container, parameters)) as chunks:
                 text = b"".join([chunk async for chunk in chunks])
         except NotFound:
             continue  # the program has not started, or its log is gone with its Pod
@@ -152,11 +152,11 @@ async def _present(platform: Platform, container: Container, query: LogQuery) ->
         for line in _PARTS.findall(text):
             stamp = _STAMP.match(line)
             time = stamp[1].decode() if stamp else time
-            found.append((time, stream, line[stamp.end() :] if stamp and not query.timestamps else line))
-    found.sort(key=lambda line: line[0])
+            lines.append((time, stream, line[stamp.end() :] if stamp and not query.timestamps else line))
+    lines.sort(key=lambda line: line[0])
     if query.until:
-        found = [line for line in found if line[0] <= query.until]
-    return found[-query.tail :] if query.tail is not None else found
+        lines = [line for line in lines if line[0] <= query.until]
+    return lines[-query.tail :] if query.tail is not None else lines
 
 
 def _attempts(container: Container, query: LogQuery) -> Sequence[int | None]:
@@ -210,6 +210,7 @@ class _Lines:
         return b"".join(self._part(part) for part in _PARTS.findall(data))
 
     def _part(self, part: bytes) -> bytes:
+        """Return what to show of one line or of a part of it."""
         if not self._is_inside:
             part = self._begun + part
             stamp = _STAMP.match(part)
@@ -231,9 +232,9 @@ async def _feed(
     queue: asyncio.Queue[Piece | None],
 ) -> None:
     """Put what one stream prints into the queue until the run has ended; then None."""
-    asked = {"follow": "true", "rank": container.rank, "stream": STREAM_NAMES[stream], **params}
+    parameters = {"follow": "true", "rank": container.rank, "stream": STREAM_NAMES[stream], **params}
     try:
-        async with aclosing(_exact_chunks(platform, container, asked)) as chunks:
+        async with aclosing(_exact_chunks(platform, container, parameters)) as chunks:
             async for chunk in chunks:
                 await queue.put((stream, chunk))
     except KajitoriError as error:
@@ -260,36 +261,39 @@ async def _exact_chunks(platform: Platform, container: Container, params: Mappin
             yield chunk
 
 
-async def _tell_waiting(platform: Platform, container: Container, queue: asyncio.Queue[Piece | None]) -> None:
+async def _report_waiting(platform: Platform, container: Container, queue: asyncio.Queue[Piece | None]) -> None:
     """Say on stderr that a started run waits, and each reason once, until it runs."""
     loop = asyncio.get_running_loop()
     until = loop.time() + QUEUED_AFTER_SECONDS
     with contextlib.suppress(KajitoriError):
-        await _tell_changes(platform, container, queue, until)
+        await _report_changes(platform, container, queue, until)
 
 
-async def _tell_changes(
+async def _report_changes(
     platform: Platform, container: Container, queue: asyncio.Queue[Piece | None], until: float
 ) -> None:
-    told, loop = set[str](), asyncio.get_running_loop()
+    """Say on stderr, from the time `until` of the event loop on, each new reason for which a run waits."""
+    reported, loop = set[str](), asyncio.get_running_loop()
     async with aclosing(platform.changes(container)) as changes:
         pending: asyncio.Future[Container | None] | None = None
         latest = container
         try:
             while True:
                 pending = pending or asyncio.ensure_future(anext(changes, None))
-                left = max(0.0, until - loop.time()) if not told else None
+                left = max(0.0, until - loop.time()) if not reported else None
                 await asyncio.wait({pending}, timeout=left)
                 if pending.done():
-                    found, pending = pending.result(), None
-                    if found is None:
+                    change, pending = pending.result(), None
+                    if change is None:
                         return
-                    latest = found
+                    latest = change
                 if latest.phase not in (Phase.QUEUED, Phase.STARTING):
                     return
                 text = phase_words(latest)
-                if loop.time() >= until and text not in told:  # while an image can't be pulled, two reasons alternate
-                    told.add(text)
+                if (
+                    loop.time() >= until and text not in reported
+                ):  # while an image can't be pulled, two reasons alternate
+                    reported.add(text)
                     await queue.put((STDERR, f"{text}\n".encode()))
         finally:
             if pending is not None:  # a generator can't be closed while it works

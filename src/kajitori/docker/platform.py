@@ -31,6 +31,7 @@ IDLE_SECONDS = 2.0
 sent at that moment fails."""
 TRIES = 3
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
+"""Pauses between two looks at a run that is to change, which become longer each time."""
 
 Params = Mapping[str, Any]
 
@@ -67,18 +68,19 @@ class Platform:
 
         Raises NotFound, and InvalidInput for the beginning of several ids.
         """
-        found = await self._find(reference)
-        if found is not None:
-            return found
+        container = await self._find(reference)
+        if container is not None:
+            return container
         name, rank = split_rank(reference)
-        found = await self._find(name) if rank is not None else None
-        if found is None or rank is None:
+        container = await self._find(name) if rank is not None else None
+        if container is None or rank is None:
             raise NotFound(f"No such container: {reference}")
-        if rank >= found.replicas and "array" not in found.spec:
-            raise NotFound(f"No such container: {reference}; {name} has ranks 0 to {found.replicas - 1}")
-        return Container(found.view, rank, is_member=True)
+        if rank >= container.replicas and "array" not in container.spec:
+            raise NotFound(f"No such container: {reference}; {name} has ranks 0 to {container.replicas - 1}")
+        return Container(container.view, rank, is_member=True)
 
     async def _find(self, reference: str) -> Container | None:
+        """Return the container that a reference without a rank means; None if there is none."""
         place = self._places.get(reference)
         if place is not None:
             container = await self._at(*place)
@@ -93,6 +95,7 @@ class Platform:
         return matching[0] if matching else None
 
     async def _at(self, namespace: str, name: str) -> Container | None:
+        """Return the container of the run with this name; None if there is none."""
         try:
             view = await self.get(_path(namespace, name))
         except NotFound:
@@ -104,27 +107,28 @@ class Platform:
         params: dict[str, Any] = {"owner": "@me", "limit": 500}
         params |= {"namespace": self.namespace} if self.namespace else {}
         params |= {"active": "true"} if active else {}
-        found: list[Container] = []
+        containers: list[Container] = []
         while True:
             page = await self.get("/v1/runs", params)
-            found += [Container(view) for view in page["items"]]
+            containers += [Container(view) for view in page["items"]]
             if not page.get("continue"):
                 break
             params["continue"] = page["continue"]
-        self._note(found)
-        return found
+        self._remember_ids(containers)
+        return containers
 
     def id_of(self, uid: str) -> str:
         """Return the id of the container of a run."""
         return self._ids.get(uid) or container_id(uid)
 
-    def _note(self, containers: list[Container]) -> None:
+    def _remember_ids(self, containers: list[Container]) -> None:
         self._places |= {one.id: (one.view["namespace"], one.run) for one in containers}
         self._ids |= {one.uid: one.id for one in containers if "Id" in one.notes}
 
     async def create(self, body: Mapping[str, Any]) -> Container:
+        """Create a run, and return its container."""
         container = Container(await self.post("/v1/runs", body))
-        self._note([container])
+        self._remember_ids([container])
         return container
 
     async def refreshed(self, container: Container) -> Container:
@@ -137,9 +141,9 @@ class Platform:
             view = await self.get(run_path(container))
             if view["uid"] != container.uid:
                 raise NotFound(f"No such container: {container.name}")
-            found = Container(view, container.rank)
-            if found.resumes >= container.resumes or time.monotonic() > until:
-                return found
+            current = Container(view, container.rank)
+            if current.resumes >= container.resumes or time.monotonic() > until:
+                return current
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
     async def start(self, container: Container) -> Container:
@@ -186,9 +190,9 @@ class Platform:
                 async for view in views:
                     if view["uid"] != container.uid:
                         return
-                    seen = Container(view, container.rank)
-                    if seen.resumes >= container.resumes:  # else the server does not know the start yet
-                        container = seen
+                    latest = Container(view, container.rank)
+                    if latest.resumes >= container.resumes:  # else the server does not know the start yet
+                        container = latest
                         yield container
             if not container.is_active:
                 return
@@ -287,7 +291,7 @@ class Platform:
         headers = self._headers | ({"Content-Type": data.media_type} if data is not None and data.body else {})
         for is_last in (False, True):
             try:
-                response = await self._live.request(
+                response = await self._open_session.request(
                     method,
                     self.target.url + path,
                     params=_pairs(params),
@@ -315,7 +319,7 @@ class Platform:
         return self.target
 
     @property
-    def _live(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         assert self._session is not None
         return self._session
 

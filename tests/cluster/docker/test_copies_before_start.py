@@ -51,7 +51,7 @@ async def test_each_member_has_the_files_before_its_program_starts(cluster: Clus
         labels = {"kaji.replicas": "2", "kaji.grace": "0s"}
         body = {"Image": "busybox", "Cmd": words, "HostConfig": HERE, "Labels": labels} | USER
         container = await engines[0].create(read_creation(body, "copied"))
-        await engines[0].placing.add(container, "/opt/d", archive("a", "first\n"))
+        await engines[0].files_before_start.add(container, "/opt/d", archive("a", "first\n"))
 
         async def prints(text: str) -> None:
             for rank in (0, 1):
@@ -66,14 +66,14 @@ async def test_each_member_has_the_files_before_its_program_starts(cluster: Clus
             await engines[1].start(container)
             await prints("600\nfirst\n")
             try:
-                await engines[1].placing.add(container, "/opt/d", archive("b", "late\n"))
+                await engines[1].files_before_start.add(container, "/opt/d", archive("b", "late\n"))
             except WrongState as error:
                 assert "files are set before a start" in error.message
             else:
                 raise AssertionError("files of a running program were changed")
             await platform.post(f"/v1/runs/{cluster.namespace}/copied/stop", {"grace": "0s"})
             stopped = await engines[1].ended(await platform.refreshed(container))
-            await engines[1].placing.add(stopped, "/opt", archive("d/b", "second\n"))
+            await engines[1].files_before_start.add(stopped, "/opt", archive("d/b", "second\n"))
             await engines[1].start(await platform.refreshed(stopped))
             await prints("600\nfirst\nsecond\n")
         for engine in engines:

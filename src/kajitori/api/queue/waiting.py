@@ -285,7 +285,10 @@ def _run_of(step: Step) -> str:
 
 
 def _step_view(api: Api, simulation: Simulation, step: Step, is_known: Callable[[str], bool]) -> StepView:
-    """Return the view of a step that has to happen before a run starts. `is_known` tells whether the end of a run is known."""
+    """Return the view of a step that has to happen before a run starts.
+
+    `is_known` tells whether the end of a run is known.
+    """
     occupant, table = step.occupant, simulation.snapshot.table
     rows = sorted(set(occupant.rows.tolist())) if occupant is not None else []
     amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * table.width

@@ -1,1 +1,1 @@
-"""Long-lived answers: changes, events, exec."""
+"""Long-lived answers, and what they wait for: rows of tables and their changes, events, addresses of members."""

@@ -46,7 +46,7 @@ async def attach(request: web.Request) -> web.StreamResponse:
         try:
             async with hijacked(request, is_raw=container.has_terminal) as client:
                 # A client without input closes its half of the connection at once, and reads on.
-                showing = _show(engine, container, client, streams, query, begun, keys)
+                showing = _stream_to_client(engine, container, client, streams, query, begun, keys)
                 await until_either(showing, client.lost.wait())
         finally:
             if begun is not None:
@@ -54,7 +54,7 @@ async def attach(request: web.Request) -> web.StreamResponse:
     return answered()
 
 
-async def _show(
+async def _stream_to_client(
     engine: Engine,
     container: Container,
     client: Hijacked,
@@ -63,6 +63,7 @@ async def _show(
     begun: asyncio.Future[Container] | None,
     keys: bytes,
 ) -> None:
+    """Send the client what it asked for: earlier output, then the output and the input from now on."""
     platform = engine.platform
     if flag(query, "logs") and streams:
         await _write(client, read_output(platform, container, LogQuery(streams)))
@@ -73,7 +74,7 @@ async def _show(
         async with _typing(engine, container, client, keys if has_input else None) as typed:
             container = await begun if begun is not None else container
             await _at_terminal(engine, container, client, typed)
-            await _tell_end(engine, container, client)
+            await _report_end(engine, container, client)
         return
     if begun is not None:
         container = await begun
@@ -83,7 +84,7 @@ async def _show(
     try:
         if streams:
             await _write(client, output)
-            await _tell_end(engine, container, client)
+            await _report_end(engine, container, client)
         elif feeding is not None:
             await feeding
     finally:
@@ -92,9 +93,9 @@ async def _show(
             await asyncio.gather(feeding, return_exceptions=True)
 
 
-async def _tell_end(engine: Engine, container: Container, client: Hijacked) -> None:
+async def _report_end(engine: Engine, container: Container, client: Hijacked) -> None:
     """Say on stderr why a container ended if neither its program nor its user ended it."""
-    if not client.is_detached and (line := await engine.untold_end(container)):
+    if not client.is_detached and (line := await engine.unreported_end(container)):
         await client.write(STDERR, f"{line}\r\n".encode() if client.is_raw else f"{line}\n".encode())
 
 
@@ -113,8 +114,11 @@ async def _feed(engine: Engine, container: Container, client: Hijacked) -> None:
 
 
 class _Typed:
-    """What a client types at a terminal. It is read from the beginning, since keys work while the container waits for
-    nodes: those that detach, and Ctrl-C, which stops a container that does not run yet. The rest is for its program."""
+    """The input that a client types at a terminal.
+
+    It is read from the beginning, since two keys work while the container waits for nodes: those that detach, and
+    Ctrl-C, which stops a container that does not run yet. The rest is for its program.
+    """
 
     def __init__(self, engine: Engine, container: Container) -> None:
         self._engine = engine
@@ -222,23 +226,23 @@ class _AfterLog:
 
 async def _until_running(engine: Engine, container: Container, client: Hijacked | None = None) -> bool:
     """Wait until a container runs. Return False if it ends without. `client` is told that it waits, and why."""
-    told, until = set[str](), engine.now() + QUEUED_AFTER_SECONDS
+    reported, until = set[str](), engine.now() + QUEUED_AFTER_SECONDS
     latest: Container | None = None
 
-    async def tell() -> None:
+    async def report() -> None:
         if client is None or latest is None or not latest.is_active:
             return
         text = phase_words(latest)
-        if text not in told:
-            told.add(text)
+        if text not in reported:
+            reported.add(text)
             await client.write(STDERR, f"{text}\r\n".encode())
 
-    async def tell_after_a_moment() -> None:
+    async def report_after_a_moment() -> None:
         """A run that waits for nodes may not change for hours."""
         await asyncio.sleep(QUEUED_AFTER_SECONDS)
-        await tell()
+        await report()
 
-    telling = asyncio.create_task(tell_after_a_moment())
+    reporting = asyncio.create_task(report_after_a_moment())
     try:
         async with aclosing(engine.platform.changes(await engine.platform.refreshed(container))) as changes:
             async for seen in changes:
@@ -246,15 +250,16 @@ async def _until_running(engine: Engine, container: Container, client: Hijacked 
                     return True
                 latest = seen
                 if engine.now() >= until:
-                    await tell()
+                    await report()
     finally:
-        telling.cancel()
+        reporting.cancel()
     return False
 
 
 async def _write(client: Hijacked, pieces: Any) -> None:
-    async with aclosing(pieces) as found:
-        async for stream, data in found:
+    """Write all pieces of an output to the client."""
+    async with aclosing(pieces) as each_piece:
+        async for stream, data in each_piece:
             await client.write(stream, data)
 
 

@@ -65,13 +65,13 @@ async def create(request: web.Request) -> web.Response:
         _, _, architecture = platform.partition("/")
         creation.spec["nodeSelector"] = {"kubernetes.io/arch": architecture.partition("/")[0] or platform}
     try:
-        asked = [(await network_of(engine, key), names) for key, names in creation.notes["Networks"].items()]
+        named_networks = [(await network_of(engine, key), names) for key, names in creation.notes["Networks"].items()]
     except NotFound as error:  # Docker's client would take a NotFound for one of the image, and pull it
         raise InvalidInput.one("", error.message, hint="docker network create NAME") from error
-    creation.notes["Networks"] = found = {str(network["Name"]): names for network, names in asked}
-    if labels := {str(network["Name"]): network["Labels"] for network, _ in asked if network["Labels"]}:
+    creation.notes["Networks"] = networks = {str(network["Name"]): names for network, names in named_networks}
+    if labels := {str(network["Name"]): network["Labels"] for network, _ in named_networks if network["Labels"]}:
         creation.notes["NetworkLabels"] = labels
-    put_networks(creation, found)
+    put_networks(creation, networks)
     try:
         container = await engine.create(creation)
     except AlreadyExists as error:
@@ -222,14 +222,14 @@ async def prune(request: web.Request) -> web.Response:
     engine = engine_of(request)
     filters = parse_filters(request.query.get("filters", ""), PRUNE_FILTERS)
     labels = {key: value for key, value in filters.items() if key == "label"}
-    found = [one for one in matching(await engine.platform.containers(), labels) if not one.is_active]
+    unused = [one for one in matching(await engine.platform.containers(), labels) if not one.is_active]
     for limit in filters.get("until", ()):
         before = _until(limit, engine.now())
-        found = [one for one in found if seconds_of(str(one.view["createdAt"])) < before]
+        unused = [one for one in unused if seconds_of(str(one.view["createdAt"])) < before]
     unwanted = filters.get("label!", frozenset())
-    found = [one for one in found if not unwanted & {*one.labels, *(f"{k}={v}" for k, v in one.labels.items())}]
+    unused = [one for one in unused if not unwanted & {*one.labels, *(f"{k}={v}" for k, v in one.labels.items())}]
     deleted = []
-    for container in found:
+    for container in unused:
         try:
             await engine.platform.delete(container, at_once=False)
         except NotFound:

@@ -18,7 +18,7 @@ from aiohttp import web
 from kajitori.docker.engine import Engine, engine_of
 from kajitori.docker.execution import Command, output_of
 from kajitori.docker.hijack import CHUNK_BYTES, STDOUT
-from kajitori.docker.placing import SYSTEM_FOLDERS
+from kajitori.docker.placed_files import SYSTEM_FOLDERS
 from kajitori.docker.platform import run_path
 from kajitori.docker.routes.containers import container_of
 from kajitori.docker.translation.container import Container, seconds_of
@@ -40,7 +40,7 @@ routes = web.RouteTableDef()
 
 @routes.head("/containers/{id}/archive")
 async def stat(request: web.Request) -> web.Response:
-    container, path = await _asked(request)
+    container, path = await _container_and_path(request)
     if container.state != "running":
         return web.Response(headers=_stat_header(await _stat_at_rest(engine_of(request), container, path)))
     return web.Response(headers=_stat_header(await _stat(engine_of(request), container, _full(path))))
@@ -49,14 +49,14 @@ async def stat(request: web.Request) -> web.Response:
 @routes.get("/containers/{id}/archive", allow_head=False)
 async def read(request: web.Request) -> web.StreamResponse:
     engine = engine_of(request)
-    container, path = await _asked(request)
+    container, path = await _container_and_path(request)
     if container.state != "running":
         return await _read_at_rest(request, engine, container, path)
     path = _full(path)
-    found = await _stat(engine, container, path)
+    properties = await _stat(engine, container, path)
     folder, name = posixpath.split(path.rstrip("/") or "/")
     words = ["tar", "-cf", "-", "-C", folder or "/", "--", name or "."]
-    response = web.StreamResponse(headers={"Content-Type": "application/x-tar", **_stat_header(found)})
+    response = web.StreamResponse(headers={"Content-Type": "application/x-tar", **_stat_header(properties)})
     await response.prepare(request)
 
     async def write(stream: int, data: bytes) -> None:
@@ -72,15 +72,15 @@ async def read(request: web.Request) -> web.StreamResponse:
 @routes.put("/containers/{id}/archive")
 async def write(request: web.Request) -> web.Response:
     engine = engine_of(request)
-    container, path = await _asked(request)
+    container, path = await _container_and_path(request)
     if not container.is_active:
-        await engine.placing.add(container, _full(path), _body(request))
+        await engine.files_before_start.add(container, _full(path), _body(request))
         return web.Response(status=200)
     if container.state != "running":
         raise _not_running(container, "files can be copied into it before its start, and while it runs")
     path = _full(path)
-    found = await _stat(engine, container, path)
-    if not found["mode"] & (_DIRECTORY | _SYMLINK):
+    properties = await _stat(engine, container, path)
+    if not properties["mode"] & (_DIRECTORY | _SYMLINK):
         raise InvalidInput.one("", f"{path} is not a directory")
     words = ["tar", "-xf", "-", "-C", path]
     complaints: list[bytes] = []
@@ -95,7 +95,7 @@ async def write(request: web.Request) -> web.Response:
     return web.Response(status=200)
 
 
-async def _asked(request: web.Request) -> tuple[Container, str]:
+async def _container_and_path(request: web.Request) -> tuple[Container, str]:
     """Return the container, and the path as the client wrote it."""
     container, path = await container_of(request), request.query.get("path", "")
     if not path:
@@ -155,8 +155,8 @@ def first_entry(data: bytes) -> tuple[int, int, int, str]:
 async def _answer_with(request: web.Request, chunks: AsyncGenerator[bytes], full: str) -> web.StreamResponse:
     """Answer with a tar archive, whose first entry is what the client asked for."""
     data = await _beginning(chunks)
-    found = file_stat(full, *first_entry(data))
-    response = web.StreamResponse(headers={"Content-Type": "application/x-tar", **_stat_header(found)})
+    properties = file_stat(full, *first_entry(data))
+    response = web.StreamResponse(headers={"Content-Type": "application/x-tar", **_stat_header(properties)})
     await response.prepare(request)
     await response.write(data)
     async for chunk in chunks:
@@ -174,16 +174,16 @@ async def _stat_at_rest(engine: Engine, container: Container, path: str) -> dict
     if _is_in_checkpoint(container, full):
         async with aclosing(_checkpoint_archive(engine, container, full)) as chunks:
             return file_stat(full, *first_entry(await _beginning(chunks)))
-    async with engine.placing.opened(container) as placed:
-        known = placed.stat(full)
-    if known is None and (path.endswith(("/", "/.")) or full in SYSTEM_FOLDERS or full in _folders(container)):
-        known = 0o040755, 4096
-    if known is None and container.was_never_started:
+    async with engine.files_before_start.opened(container) as placed:
+        mode_and_size = placed.stat(full)
+    if mode_and_size is None and (path.endswith(("/", "/.")) or full in SYSTEM_FOLDERS or full in _folders(container)):
+        mode_and_size = 0o040755, 4096
+    if mode_and_size is None and container.was_never_started:
         hint = "before the start, only files that were copied into a container can be read"
         raise NotFound(f"Could not find the file {full} in container {container.name}", hint=hint)
-    if known is None:
+    if mode_and_size is None:
         raise _not_running(container, "files can be copied out of it while it runs")
-    return file_stat(full, *known, _created(container), "")
+    return file_stat(full, *mode_and_size, _created(container), "")
 
 
 async def _read_at_rest(request: web.Request, engine: Engine, container: Container, path: str) -> web.StreamResponse:
@@ -194,10 +194,10 @@ async def _read_at_rest(request: web.Request, engine: Engine, container: Contain
             return await _answer_with(request, chunks, _full(path))
     if not container.was_never_started:
         raise _not_running(container, "files can be copied out of it while it runs")
-    found = await _stat_at_rest(engine, container, path)
-    async with engine.placing.opened(container) as placed:
+    properties = await _stat_at_rest(engine, container, path)
+    async with engine.files_before_start.opened(container) as placed:
         body = await asyncio.to_thread(placed.tar, _full(path), _created(container))
-    return web.Response(body=body, content_type="application/x-tar", headers=_stat_header(found))
+    return web.Response(body=body, content_type="application/x-tar", headers=_stat_header(properties))
 
 
 def _created(container: Container) -> int:
@@ -206,21 +206,21 @@ def _created(container: Container) -> int:
 
 def _folders(container: Container) -> set[str]:
     """Return the folders that a container surely has: those of its volumes, and its working folder."""
-    found = {posixpath.normpath(use["path"]) for use in container.spec.get("volumes") or ()}
-    return found | {posixpath.normpath(str(container.spec.get("workingDir") or "/"))}
+    folders = {posixpath.normpath(use["path"]) for use in container.spec.get("volumes") or ()}
+    return folders | {posixpath.normpath(str(container.spec.get("workingDir") or "/"))}
 
 
 async def _stat(engine: Engine, container: Container, path: str) -> dict[str, Any]:
     """Return the properties of a file that Docker's client asks for. Raises NotFound if there is none."""
     words = ["/bin/sh", "-c", _STAT, "sh", path]
     try:
-        code, told, complaint = await output_of(engine.platform, container, words)
+        code, output, errors = await output_of(engine.platform, container, words)
     except KajitoriError as error:
         error.hint = "docker cp needs /bin/sh, stat and tar in the image"
         raise
-    lines = told.decode("utf-8", "replace").splitlines()
+    lines = output.decode("utf-8", "replace").splitlines()
     if code or not lines:
-        why = complaint.decode("utf-8", "replace").strip()
+        why = errors.decode("utf-8", "replace").strip()
         raise NotFound(f"Could not find the file {path} in container {container.name}: {why}")
     mode_text, size, modified = lines[0].split()
     return file_stat(path, int(mode_text, 16), int(size), int(modified), lines[1] if len(lines) > 1 else "")
@@ -237,8 +237,8 @@ def file_stat(path: str, mode: int, size: int, modified: int, link: str) -> dict
     }
 
 
-def _stat_header(found: dict[str, Any]) -> dict[str, str]:
-    return {"X-Docker-Container-Path-Stat": b64encode(json.dumps(found).encode()).decode()}
+def _stat_header(properties: dict[str, Any]) -> dict[str, str]:
+    return {"X-Docker-Container-Path-Stat": b64encode(json.dumps(properties).encode()).decode()}
 
 
 async def _body(request: web.Request) -> AsyncIterator[bytes]:

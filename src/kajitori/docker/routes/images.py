@@ -47,8 +47,8 @@ async def list_images(request: web.Request) -> web.Response:
     if "true" in filters.get("dangling", ()) or filters.get("label"):
         return json_answer([])  # only images with names are known, and no labels of them
     wanted = filters.get("reference", frozenset())
-    found = await known_images(engine_of(request))
-    return json_answer([one.summary() for one in found if not wanted or any(fits(one, text) for text in wanted)])
+    images = await known_images(engine_of(request))
+    return json_answer([one.summary() for one in images if not wanted or any(fits(one, text) for text in wanted)])
 
 
 @routes.get("/images/search")

@@ -134,11 +134,11 @@ async def _joining(request: web.Request) -> tuple[Engine, str, Container, dict[s
 
 async def _networks(engine: Engine) -> dict[str, dict[str, Any]]:
     """Return all networks by name: those of runs that have not ended, and those that clients made."""
-    found = {name: _network(name) for name in BUILT_IN_NETWORKS}
+    networks = {name: _network(name) for name in BUILT_IN_NETWORKS}
     for container in await engine.platform.containers(active=True):
-        for name in container.networks.keys() - found.keys():
-            found[name] = _network(name) | {"Labels": dict(container.network_labels.get(name) or {})}
-    return found | engine.networks
+        for name in container.networks.keys() - networks.keys():
+            networks[name] = _network(name) | {"Labels": dict(container.network_labels.get(name) or {})}
+    return networks | engine.networks
 
 
 async def network_of(engine: Engine, reference: str) -> dict[str, Any]:
@@ -146,10 +146,10 @@ async def network_of(engine: Engine, reference: str) -> dict[str, Any]:
     networks = await _networks(engine)
     if reference in networks:
         return networks[reference]
-    found = [one for one in networks.values() if str(one["Id"]).startswith(reference)]
-    if len(found) != 1:
+    matching = [one for one in networks.values() if str(one["Id"]).startswith(reference)]
+    if len(matching) != 1:
         raise NotFound(f"network {reference} not found")
-    return found[0]
+    return matching[0]
 
 
 def _fits(network: dict[str, Any], filters: dict[str, frozenset[str]]) -> bool:

@@ -27,7 +27,7 @@ async def ping(request: web.Request) -> web.Response:
 
 @routes.get("/version")
 async def version(request: web.Request) -> web.Response:
-    found = await engine_of(request).platform.get("/v1/version")
+    server = await engine_of(request).platform.get("/v1/version")
     architecture = machine.machine()
     details = {
         "ApiVersion": MOST_API,
@@ -41,12 +41,12 @@ async def version(request: web.Request) -> web.Response:
         "Experimental": "false",
     }
     components = [
-        {"Name": "Engine", "Version": found["version"], "Details": details},
-        {"Name": "Kubernetes", "Version": found["kubernetes"], "Details": {}},
+        {"Name": "Engine", "Version": server["version"], "Details": details},
+        {"Name": "Kubernetes", "Version": server["kubernetes"], "Details": {}},
     ]
     document: dict[str, Any] = {
         "Platform": {"Name": "Kajitori"},
-        "Version": found["version"],
+        "Version": server["version"],
         "Components": components,
         **details,
         "Experimental": False,
@@ -58,7 +58,7 @@ async def version(request: web.Request) -> web.Response:
 async def info(request: web.Request) -> web.Response:
     engine = engine_of(request)
     platform = engine.platform
-    found, nodes, containers, images = await asyncio.gather(
+    server, nodes, containers, images = await asyncio.gather(
         platform.get("/v1/version"), _nodes(request), platform.containers(), known_images(engine)
     )
     running = sum(one.phase is Phase.RUNNING for one in containers)
@@ -66,7 +66,7 @@ async def info(request: web.Request) -> web.Response:
         {
             "ID": platform.target.url,
             "Name": platform.target.url,
-            "ServerVersion": found["version"],
+            "ServerVersion": server["version"],
             "Containers": len(containers),
             "ContainersRunning": running,
             "ContainersPaused": 0,
@@ -76,7 +76,7 @@ async def info(request: web.Request) -> web.Response:
             "DriverStatus": [
                 ["Server", platform.target.url],
                 ["Namespace", platform.namespace or "the server's own"],
-                ["User", found.get("user", "")],
+                ["User", server.get("user", "")],
                 ["Nodes", str(len(nodes))],
             ],
             "Plugins": {"Volume": ["kajitori"], "Network": ["bridge"], "Authorization": None, "Log": ["json-file"]},
@@ -87,7 +87,7 @@ async def info(request: web.Request) -> web.Response:
             "OomKillDisable": False,
             "NCPU": sum(node["cpuMillis"]["total"] for node in nodes) // 1000,
             "MemTotal": sum(node["memoryBytes"]["total"] for node in nodes),
-            "OperatingSystem": f"Kajitori on Kubernetes {found['kubernetes']}",
+            "OperatingSystem": f"Kajitori on Kubernetes {server['kubernetes']}",
             "OSType": "linux",
             "Architecture": machine.machine(),
             "KernelVersion": "",
@@ -110,12 +110,12 @@ async def info(request: web.Request) -> web.Response:
 
 async def _nodes(request: web.Request) -> list[dict[str, Any]]:
     params: dict[str, Any] = {"limit": 500}
-    found: list[dict[str, Any]] = []
+    nodes: list[dict[str, Any]] = []
     while True:
         page = await engine_of(request).platform.get("/v1/nodes", params)
-        found += page["items"]
+        nodes += page["items"]
         if not page.get("continue"):
-            return found
+            return nodes
         params["continue"] = page["continue"]
 
 

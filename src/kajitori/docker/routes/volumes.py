@@ -31,8 +31,8 @@ async def create_volume(request: web.Request) -> web.Response:
     name = str((await request.json()).get("Name") or "")
     volumes, _ = await _volumes(engine_of(request))
     if name not in volumes:
-        known = ", ".join(volumes) or "none"
-        hint = f"policy offers {known}; ask the operators for another, or use --label kaji.checkpoint=/PATH"
+        offered = ", ".join(volumes) or "none"
+        hint = f"policy offers {offered}; ask the operators for another, or use --label kaji.checkpoint=/PATH"
         missing = f"no volume {name}" if name else "no anonymous volume"
         raise Forbidden(f"volumes are made by the cluster's operators, and there is {missing}: {hint}")
     return json_answer(volumes[name], status=201)

@@ -49,10 +49,10 @@ async def top(request: web.Request) -> web.Response:
     engine, container = engine_of(request), await container_of(request)
     if container.state != "running":
         raise WrongState(f"container {container.name} is not running")
-    code, told, complaint = await output_of(engine.platform, container, ("/bin/sh", "-c", LOOK))
-    processes = read_processes(told.decode("utf-8", "replace"))
+    code, output, errors = await output_of(engine.platform, container, ("/bin/sh", "-c", LOOK))
+    processes = read_processes(output.decode("utf-8", "replace"))
     if not processes:
-        why = complaint.decode("utf-8", "replace").strip() or f"exit code {code}"
+        why = errors.decode("utf-8", "replace").strip() or f"exit code {code}"
         hint = "docker top needs /bin/sh and head in the image"
         raise InvalidInput.one("", f"the processes of {container.name} can't be read: {why}", hint=hint)
     rows = [
@@ -98,8 +98,8 @@ async def events(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
     await response.write(b"")
-    async with aclosing(engine.events.follow(begin, end)) as found:
-        async for event in found:
+    async with aclosing(engine.events.follow(begin, end)) as stream:
+        async for event in stream:
             if passes(event, filters):
                 await response.write(json.dumps(event).encode() + b"\n")
     await response.write_eof()

@@ -75,31 +75,31 @@ class Container:
     def notes(self) -> Mapping[str, Any]:
         """Notes that the bridge stored with the run; empty if the run was not made by `docker`."""
         try:
-            found = json.loads((self.view.get("annotations") or {}).get(ANNOTATION, "{}"))
+            notes = json.loads((self.view.get("annotations") or {}).get(ANNOTATION, "{}"))
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return notes if isinstance(notes, dict) else {}
 
     @property
     def config(self) -> Mapping[str, Any]:
-        found = self.notes.get("Config")
-        return found if isinstance(found, dict) else {}
+        config = self.notes.get("Config")
+        return config if isinstance(config, dict) else {}
 
     @property
     def host_config(self) -> Mapping[str, Any]:
-        found = self.notes.get("HostConfig")
-        return found if isinstance(found, dict) else {}
+        config = self.notes.get("HostConfig")
+        return config if isinstance(config, dict) else {}
 
     @property
     def labels(self) -> dict[str, str]:
-        found = self.config.get("Labels")
-        return dict(found if isinstance(found, dict) else self.view.get("labels") or {})
+        labels = self.config.get("Labels")
+        return dict(labels if isinstance(labels, dict) else self.view.get("labels") or {})
 
     @property
     def networks(self) -> dict[str, list[str]]:
         """Names of the container's networks, each with its aliases there."""
-        found = self.notes.get("Networks")
-        noted = dict(found) if isinstance(found, dict) else {}
+        stored = self.notes.get("Networks")
+        noted = dict(stored) if isinstance(stored, dict) else {}
         used = {str(use["name"]): list(use.get("aliases") or ()) for use in self.spec.get("networks") or ()}
         networks = {name: names for name, names in noted.items() if name in BUILT_IN_NETWORKS or name in used}
         for name, names in used.items():
@@ -111,30 +111,30 @@ class Container:
     @property
     def network_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Labels of the networks that clients had made when the container was created, by the network's name."""
-        found = self.notes.get("NetworkLabels")
-        return found if isinstance(found, dict) else {}
+        labels = self.notes.get("NetworkLabels")
+        return labels if isinstance(labels, dict) else {}
 
     @property
     def driver_options(self) -> Mapping[str, Any]:
         """Options that the client gave for networks, by the network's name. They change nothing."""
-        found = self.notes.get("DriverOpts")
-        return found if isinstance(found, dict) else {}
+        options = self.notes.get("DriverOpts")
+        return options if isinstance(options, dict) else {}
 
     @property
     def unset_variables(self) -> list[str]:
         """Names of variables that the client named without a value."""
-        found = self.notes.get("Unset")
-        return [str(name) for name in found] if isinstance(found, list) else []
+        names = self.notes.get("Unset")
+        return [str(name) for name in names] if isinstance(names, list) else []
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.view["spec"]
-        return found
+        spec: Mapping[str, Any] = self.view["spec"]
+        return spec
 
     @property
     def status(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.view["status"]
-        return found
+        status: Mapping[str, Any] = self.view["status"]
+        return status
 
     @property
     def has_terminal(self) -> bool:

@@ -151,7 +151,7 @@ def _program(made: Creation, body: Mapping[str, Any]) -> None:
         key, equals, value = str(word).partition("=")
         if equals:
             environment[key] = value
-        else:  # docker's command line sends the name of a variable that is not set where it runs
+        else:  # docker's command line sends the name alone if the variable is not set on the user's machine
             made.warnings.append(f"--env {key}: it has no value, so it is left out; one of the image's stays")
     if environment:
         spec["env"] = environment
@@ -201,7 +201,7 @@ class _Mounts:
     def __init__(self, made: Creation, empty: EmptyFolders) -> None:
         self._made = made
         self._empty = empty
-        self._found: list[dict[str, Any]] = []
+        self._volumes: list[dict[str, Any]] = []
 
     def read(self, body: Mapping[str, Any], host: Mapping[str, Any]) -> None:
         for bind in host.get("Binds") or ():
@@ -210,12 +210,12 @@ class _Mounts:
             self._mount(mount)
         for path in host.get("Tmpfs") or {}:
             self._in_memory(path, "--tmpfs")
-        named = {use["path"] for use in self._found}
+        named = {use["path"] for use in self._volumes}
         for path in body.get("Volumes") or {}:
             if path not in named:
                 self._anonymous(path, "--volume")
-        if self._found:
-            self._made.spec["volumes"] = self._found
+        if self._volumes:
+            self._made.spec["volumes"] = self._volumes
 
     def _bind(self, bind: str) -> None:
         source, _, rest = bind.partition(":")
@@ -258,7 +258,7 @@ class _Mounts:
 
     def _use(self, source: str, path: str, *, is_folder: bool = False, read_only: bool = False) -> None:
         use: dict[str, Any] = {"hostPath" if is_folder else "name": source, "path": path}
-        self._found.append(use | ({"readOnly": True} if read_only else {}))
+        self._volumes.append(use | ({"readOnly": True} if read_only else {}))
 
 
 def _ports(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> None:
@@ -380,9 +380,9 @@ def network_uses(made: Creation, networks: Mapping[str, Sequence[str]]) -> list[
 
 def _networks(host: Mapping[str, Any], endpoints: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the networks that a client asked for, each with the container's aliases there."""
-    found = {name: list((endpoint or {}).get("Aliases") or ()) for name, endpoint in endpoints.items()}
-    found = found or {str(host.get("NetworkMode") or "default"): []}
-    return {NETWORK if name in ("default", "nat") else name: aliases for name, aliases in found.items()}
+    networks = {name: list((endpoint or {}).get("Aliases") or ()) for name, endpoint in endpoints.items()}
+    networks = networks or {str(host.get("NetworkMode") or "default"): []}
+    return {NETWORK if name in ("default", "nat") else name: aliases for name, aliases in networks.items()}
 
 
 def _labels(made: Creation, labels: Mapping[str, str]) -> None:
@@ -396,8 +396,8 @@ def _labels(made: Creation, labels: Mapping[str, str]) -> None:
 def _set_by_label(made: Creation, key: str, text: str) -> None:
     name = key.removeprefix(LABEL_PREFIX)
     if name not in SPEC_OF_LABELS:
-        known = ", ".join(LABEL_PREFIX + known for known in sorted(SPEC_OF_LABELS))
-        made.complain("--label", f"{key} is not known", f"use one of {known}", value=text)
+        names = ", ".join(LABEL_PREFIX + names for names in sorted(SPEC_OF_LABELS))
+        made.complain("--label", f"{key} is not known", f"use one of {names}", value=text)
         return
     value: Any = text
     if name in _NUMBERS:

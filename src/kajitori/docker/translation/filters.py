@@ -41,10 +41,10 @@ def parse_filters(text: str, known: Collection[str]) -> dict[str, frozenset[str]
     if not text:
         return {}
     try:
-        found = json.loads(text)
+        document = json.loads(text)
         filters = {
             str(key): frozenset(str(one) for one in values if not isinstance(values, dict) or values[one])
-            for key, values in found.items()
+            for key, values in document.items()
         }
     except (ValueError, AttributeError, TypeError):
         raise InvalidInput.one("filters", "must be an object of lists in JSON", value=text[:80]) from None
@@ -121,10 +121,10 @@ def _has_port(container: Container, wanted: frozenset[str]) -> bool:
 
 
 def _times(containers: Sequence[Container], names: frozenset[str]) -> list[float]:
-    found = [_created(one) for one in containers if one.name in names or any(map(one.id.startswith, names))]
-    if names and not found:
+    times = [_created(one) for one in containers if one.name in names or any(map(one.id.startswith, names))]
+    if names and not times:
         raise InvalidInput.one("", f"no such container: {', '.join(sorted(names))}")
-    return found
+    return times
 
 
 def _created(container: Container) -> float:

@@ -141,8 +141,8 @@ def mounts(container: Container) -> list[dict[str, Any]]:
 def published(container: Container, ports: Ports | None = None) -> dict[str, list[dict[str, str]] | None]:
     """Return the ports of a container by Docker's name, such as `80/tcp`, each with those that lead to it."""
     names = sorted(f"{port}/tcp" for port in container.spec.get("ports") or ())
-    found = {name: [dict(one) for one in (ports or {}).get(name, ())] for name in names}
-    return {name: bindings or None for name, bindings in found.items()}
+    bindings_by_port = {name: [dict(one) for one in (ports or {}).get(name, ())] for name in names}
+    return {name: bindings or None for name, bindings in bindings_by_port.items()}
 
 
 def _words(container: Container) -> list[str]:
@@ -249,15 +249,17 @@ def _endpoint(container: Container, address: str, network: str, aliases: Sequenc
 
 
 def _port_list(container: Container, ports: Ports | None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    ports_shown: list[dict[str, Any]] = []
     for name, bindings in published(container, ports).items():
         private, _, kind = name.partition("/")
         port: dict[str, Any] = {"PrivatePort": int(private), "Type": kind or "tcp"}
         hosts = [one for one in bindings or () if str(one.get("HostPort") or "").isdigit()]
-        found += [port | {"PublicPort": int(one["HostPort"]), "IP": one.get("HostIp") or "127.0.0.1"} for one in hosts]
+        ports_shown += [
+            port | {"PublicPort": int(one["HostPort"]), "IP": one.get("HostIp") or "127.0.0.1"} for one in hosts
+        ]
         if not hosts:
-            found.append(port)
-    return found
+            ports_shown.append(port)
+    return ports_shown
 
 
 def _bytes(text: object) -> int:

@@ -1,4 +1,4 @@
-"""Fields of a container that have no field in a run's spec: what is said about each one that a client sets."""
+"""Fields of a container that have no field in a run's spec: the warning or refusal for each one that a client sets."""
 
 from __future__ import annotations
 

@@ -73,11 +73,11 @@ class Meter:
 
 
 def _sums(ranks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for rank in ranks:
         for name, value in rank["values"].items():
-            found[name] = found.get(name, 0.0) + value
-    return found
+            sums[name] = sums.get(name, 0.0) + value
+    return sums
 
 
 def _cpu(used_seconds: float, system_seconds: float, cores: int) -> dict[str, Any]:

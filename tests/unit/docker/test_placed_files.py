@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.docker.placing import PlacedFiles
+from kajitori.docker.placed_files import PlacedFiles
 from kajitori.docker.routes.files import first_entry
 from kajitori.errors import InvalidInput
 

@@ -1,4 +1,4 @@
-"""The files of runs that do not run: read from the Web API's store, and written back as one archive."""
+"""Copies of files into containers that do not run: read from the Web API's store, and written back as one archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO
 from kajitori.codepack.packing import pack, shown_size
 from kajitori.codepack.parts import decompressed
 from kajitori.codepack.unpacking import unpack
-from kajitori.docker.placing import PlacedFiles
+from kajitori.docker.placed_files import PlacedFiles
 from kajitori.docker.platform import Platform, run_path
 from kajitori.docker.translation.container import Container
 from kajitori.errors import InvalidInput, TooLarge
@@ -23,7 +23,7 @@ _NO_ARCHIVE = f"sha256:{'0' * 64}"
 _PIECE_BYTES = 1 << 18
 
 
-class Placing:
+class FilesBeforeStart:
     """Copies files into containers that do not run, one copy at a time."""
 
     def __init__(self, platform: Platform) -> None:
