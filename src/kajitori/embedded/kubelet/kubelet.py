@@ -76,7 +76,8 @@ class Kubelet:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve as a node until `stop` is set. Pods keep running afterwards.
 
-        Raises Unavailable if another kubelet uses the same root folder.
+        Raises Unavailable if another kubelet uses the same root folder, and AlreadyExists if another kubelet serves the
+        Node.
         """
         self.settings.root_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
         with locked_root(self.settings.root_dir):
@@ -183,6 +184,7 @@ class Kubelet:
         while not stop.is_set():
             try:
                 await self._server.trust_api_server()
+                await self.node.require_alone()
                 await self.node.create()
                 await self._use_range()
                 await self.node.report()

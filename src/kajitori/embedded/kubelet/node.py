@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from kajitori import __version__
 from kajitori.core.words.quantities import format_cpu, format_memory
-from kajitori.core.words.times import format_time
+from kajitori.core.words.times import format_time, seconds_since
 from kajitori.embedded import names
 from kajitori.embedded.kubelet.machine.detection import resolves_to_here
 from kajitori.embedded.kubelet.network.pod_networks import overlap
@@ -56,6 +57,34 @@ class NodeStatus:
         """Create or adopt the Node, and report its status. Raises KajitoriError if the API server refuses."""
         await self.create()
         await self.report()
+
+    async def require_alone(self) -> None:
+        """Check that no other kubelet serves this Node: two would both run its Pods.
+
+        A Node with another certificate belongs to another kubelet, if that one still renews the lease. Raises
+        AlreadyExists.
+        """
+        settings, cluster = self._context.settings, self._context.cluster
+        try:
+            node = await cluster.get(resources.NODES, self._name)
+            if _fingerprint(node) == self.fingerprint:
+                return
+            first = await self._renewed_at()
+        except (NotFound, Forbidden):  # nothing serves it, or this account may not see it
+            return
+        patience_seconds = 1.5 * settings.lease_interval_seconds
+        age_seconds = seconds_since(first, datetime.now(UTC))
+        until = time.monotonic() + patience_seconds
+        while age_seconds is not None and age_seconds < patience_seconds and time.monotonic() < until:
+            await asyncio.sleep(settings.lease_interval_seconds / 20)
+            if await self._renewed_at() != first:
+                hint = "choose another name: --name NAME; or stop the other kubelet, which may be that of kaji up"
+                raise AlreadyExists(f"another kubelet serves node {self._name} already", hint=hint)
+
+    async def _renewed_at(self) -> str:
+        """Return when the lease of this Node was renewed. Raises NotFound if there is no lease."""
+        lease = await self._context.cluster.get(resources.LEASES, self._name, LEASE_NAMESPACE)
+        return str((lease.get("spec") or {}).get("renewTime") or "")
 
     async def create(self) -> None:
         """Create the Node, or adopt the existing one and keep its other labels, annotations, taints and Pod address
@@ -303,6 +332,10 @@ class NodeStatus:
 
 def _keys_and_effects(taints: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(taint["key"], taint["effect"]) for taint in taints]
+
+
+def _fingerprint(node: Mapping[str, Any]) -> str:
+    return (node["metadata"].get("annotations") or {}).get(names.ANNOTATION_SERVING_CERTIFICATE) or ""
 
 
 def _pod_cidrs(node: Mapping[str, Any]) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.machine import detection
 from kajitori.embedded.kubelet.machine.cgroup_layout import CgroupLayout, Hierarchy
 from kajitori.embedded.kubelet.settings import KubeletSettings
-from kajitori.errors import Unavailable
+from kajitori.embedded.names import ANNOTATION_SERVING_CERTIFICATE
+from kajitori.errors import AlreadyExists, Unavailable
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource
 
@@ -497,6 +498,30 @@ async def test_one_kubelet_per_folder(machine: Machine, monkeypatch: pytest.Monk
     second.cluster = machine.cluster
     with pytest.raises(Unavailable, match="another kubelet"):
         await second.start()
+
+
+async def test_one_kubelet_per_node(tmp_path: Path) -> None:
+    """A second kubelet of this name, from another folder, would run each Pod once more. It takes over from one that has
+    ended, even though their certificates differ."""
+    first, second = Machine(tmp_path / "first", lease_interval_seconds=0.05), Machine(tmp_path / "second")
+    second.options["lease_interval_seconds"] = 0.2
+    second.cluster = first.cluster
+    try:
+        await first.start()
+        pod = await first.cluster.submit("p", *sh("true"))
+        with pytest.raises(AlreadyExists, match="another kubelet serves node node already"):
+            await second.start()
+        await first.phase("p", "Succeeded")
+        assert first.cluster.node()["metadata"]["annotations"][ANNOTATION_SERVING_CERTIFICATE] == (
+            first.kubelet.node.fingerprint
+        )
+        first.cluster.vanish("p", pod["metadata"]["namespace"])
+        await until(lambda: not first.kubelet.workers)
+        await first.stop()
+        await second.start()
+    finally:
+        await first.stop()
+        await second.tear_down()
 
 
 async def test_a_node_that_lost_its_record_does_not_restart_pods(machine: Machine) -> None:
