@@ -38,21 +38,12 @@ from kajitori.api.queue import lists as queue_lists
 from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting
 from kajitori.api.requests.middleware import Guard
-from kajitori.api.runs import (
-    calls,
-    changes,
-    events,
-    exec,
-    files,
-    labels,
-    lists,
-    members,
-    notes,
-    port_forward,
-    results,
-    update,
-)
+from kajitori.api.runs import calls, events, lists, results
 from kajitori.api.runs import routes as runs
+from kajitori.api.runs.changes import labels, lifecycle, notes, update
+from kajitori.api.runs.files import routes as files
+from kajitori.api.runs.members import exec, port_forward
+from kajitori.api.runs.members import lists as members
 from kajitori.api.runs.submit import command_line, submission, what_if
 from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
@@ -89,7 +80,7 @@ ROUTERS = tuple(
             calls,
             submission,
             command_line,
-            changes,
+            lifecycle,
             update,
             labels,
             notes,
@@ -158,7 +149,7 @@ _ANSWERS: tuple[type, ...] = (
 _REQUESTS: tuple[type[BaseModel], ...] = (
     RunSpec,
     submission.RunRequest,
-    *(changes.StopRequest, changes.FilesRequest, labels.LabelRequest, notes.NoteRequest, update.UpdateRequest),
+    *(lifecycle.StopRequest, lifecycle.FilesRequest, labels.LabelRequest, notes.NoteRequest, update.UpdateRequest),
     idle.KeepRequest,
     secrets.SecretRequest,
     channels.ChannelRequest,

@@ -29,7 +29,7 @@ from kajitori.api.proxy.exchange import Exchange
 from kajitori.api.proxy.notebooks import notebook_token
 from kajitori.api.proxy.pages import error_answer
 from kajitori.api.rendering.runs import phase_of
-from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.web_page import page
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject

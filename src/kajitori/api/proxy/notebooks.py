@@ -12,7 +12,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
-from kajitori.api.runs.member_streams import running_pod
+from kajitori.api.runs.members.streams import running_pod
 from kajitori.api.views.base import View
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject

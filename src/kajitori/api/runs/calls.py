@@ -25,7 +25,7 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.requests.bodies import JSON, json_body, require_media_type, takes
 from kajitori.api.requests.middleware import note_caller
-from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.views.calls import CallOutcome, CallOutcomes, CallsAdded, CallWork, TakenCall
 from kajitori.blobs.calls import CallLogs
 from kajitori.cluster.run_object import RunObject

@@ -14,7 +14,7 @@ from kajitori.api.answers.paging import PageParameters, decode_token, encode_tok
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run_or_record
-from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.views.runs import ResultList
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject

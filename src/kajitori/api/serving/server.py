@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 
 from kajitori.api.context import Api
 from kajitori.api.proxy.gate import is_for_programs
-from kajitori.api.runs.port_forward import tunnel_scope
+from kajitori.api.runs.members.port_forward import tunnel_scope
 from kajitori.api.serving.listener import Connection, Listener
 from kajitori.api.serving.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
 from kajitori.configuration.tls_files import ServingCertificate, followed

@@ -18,7 +18,7 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.rendering.runs import phase_of, run_view
 from kajitori.api.requests.bodies import json_body
-from kajitori.api.runs.changes import Patch, change_run, is_resuming
+from kajitori.api.runs.changes.compare_and_swap import Patch, change_run, is_resuming
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.telemetry.live import questions_of
 from kajitori.api.telemetry.stacks import running_members

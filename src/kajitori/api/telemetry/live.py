@@ -11,7 +11,7 @@ import msgspec
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
-from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import Chunks
 from kajitori.api.telemetry.rows import minute_stats, newest_stats

@@ -15,7 +15,7 @@ from kajitori.api.answers.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run, find_run_or_record
-from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.streams.answers import NDJSON, Chunks
 from kajitori.api.telemetry.exposition import ShownRun, exposition

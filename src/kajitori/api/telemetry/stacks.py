@@ -16,7 +16,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run_or_record
 from kajitori.api.rendering.runs import phase_of
-from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.telemetry.live import questions_of
 from kajitori.api.views.stacks import (
     FrameView,

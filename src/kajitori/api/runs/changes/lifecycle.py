@@ -1,8 +1,7 @@
-"""Stop, resume and delete a run with the caller's credentials."""
+"""Routes that stop, resume and delete a run, and that give it files for its next start."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -14,9 +13,17 @@ from starlette.responses import Response
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import no_such_run, run_object
+from kajitori.api.lookup import no_such_run
 from kajitori.api.rendering.runs import nodes_of, phase_of, run_view
 from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.runs.changes.compare_and_swap import (
+    Patch,
+    change_run,
+    check_name,
+    is_resuming,
+    require_allowed,
+    resumes_of,
+)
 from kajitori.api.runs.submit.submission import require_archive
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.runs import RunView, StopView
@@ -24,7 +31,6 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import Digest, Duration
 from kajitori.core.spec.parts import FilesUse
-from kajitori.core.spec.run import name_fault
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
@@ -32,11 +38,6 @@ from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused
 from kajitori.kube.resources import CLAIMS
 
 router = APIRouter(tags=["runs"])
-
-TRIES = 5
-"""Attempts to change a run. A write conflicts if another client changes the run after we read it."""
-
-Patch = dict[str, Any]
 
 
 class StopRequest(Document):
@@ -99,7 +100,12 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
         if run.metadata.deletion_timestamp:
             raise WrongState(f"{name} is being deleted", hint="submit it again")
         done = run.status.resumes if run.status is not None else 0
-        patch: Patch = {"stopped": False, "parked": False, "stopGrace": None, "resumes": max(done, _resumes(spec)) + 1}
+        patch: Patch = {
+            "stopped": False,
+            "parked": False,
+            "stopGrace": None,
+            "resumes": max(done, resumes_of(spec)) + 1,
+        }
         require_allowed(api, run, spec | patch)
         return patch
 
@@ -212,55 +218,6 @@ async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> 
     await user.client.patch(RUNS, name, {"metadata": mark}, namespace)
 
 
-async def change_run(
-    api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject, dict[str, Any]], Patch | None]
-) -> RunObject:
-    """Change a run's spec by compare-and-swap with the caller's credentials. `change` returns the patch, or None."""
-
-    def changed(run: RunObject) -> Patch | None:
-        document = msgspec.json.decode(run.spec)
-        patch = change(run, document if isinstance(document, dict) else {})
-        return None if patch is None else {"spec": patch}
-
-    return await change_object(api, user, namespace, name, changed)
-
-
-async def change_object(
-    api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject], Patch | None]
-) -> RunObject:
-    """Change a Run by compare-and-swap with the caller's credentials. `change` returns the patch, or None."""
-    check_name(api, namespace, name)
-    for left in range(TRIES - 1, -1, -1):
-        try:
-            run = await user.client.get(RUNS, name, namespace, type=RunObject)
-        except NotFound as error:
-            raise no_such_run(api, namespace, name, error) from None
-        patch = change(run)
-        if patch is None:
-            return run
-        meta = {"uid": run.metadata.uid, "resourceVersion": run.metadata.resource_version}
-        try:
-            patch = {**patch, "metadata": {**patch.get("metadata", {}), **meta}}
-            changed = await user.client.patch(RUNS, name, patch, namespace)
-        except Conflict:
-            if not left:
-                raise
-        else:
-            return run_object(changed)
-    raise AssertionError("unreachable")
-
-
-def check_name(api: Api, namespace: str, name: str) -> None:
-    """Raise NotFound for a name that no run can have."""
-    if name_fault(name) is not None:
-        raise no_such_run(api, namespace, name)
-
-
-def require_allowed(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
-    """Raise Refused if the policy forbids the run with this spec."""
-    api.cluster.decide(msgspec.structs.replace(run, spec=msgspec.Raw(msgspec.json.encode(spec))))
-
-
 def _check_grace(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
     """Raise Refused if the policy forbids the grace period. Other faults of a run do not keep it from being stopped."""
     try:
@@ -269,14 +226,3 @@ def _check_grace(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
         faults = [fault for fault in error.faults if fault.field == "spec.stopGrace"]
         if faults:
             raise Refused(faults) from None
-
-
-def _resumes(spec: dict[str, Any]) -> int:
-    value = spec.get("resumes")
-    return value if isinstance(value, int) else 0
-
-
-def is_resuming(run: RunObject, spec: dict[str, Any]) -> bool:
-    """Whether the run was resumed and the controller has not acted on it yet."""
-    done = run.status.resumes if run.status is not None else 0
-    return phase_of(run).is_final and not spec.get("stopped") and _resumes(spec) > done

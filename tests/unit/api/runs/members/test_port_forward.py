@@ -12,8 +12,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
-from kajitori.api.runs import member_streams, port_forward
-from kajitori.api.runs.port_forward import PROTOCOL, TUNNEL_PROTOCOL
+from kajitori.api.runs.members import port_forward, streams
+from kajitori.api.runs.members.port_forward import PROTOCOL, TUNNEL_PROTOCOL
 from kajitori.api.serving import protocols
 from kajitori.api.serving import server as server_module
 from kajitori.api.serving.server import ApiServer
@@ -26,7 +26,7 @@ from kajitori.kube.spdy.ports import PortChannel
 @pytest.fixture(autouse=True)
 async def member(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A running run, whose Pod is in the mirror before the tests call."""
-    monkeypatch.setattr(member_streams, "PODS_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "PODS_PATIENCE_SECONDS", 0.0)
     made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
     world.kubernetes.put("pods", pod(made))
     await world.caught_up()

@@ -18,7 +18,7 @@ from kajitori.api.answers.problems import bug_response, error_response, paramete
 from kajitori.api.auth import User, authenticated
 from kajitori.api.context import Api, api_of
 from kajitori.api.rendering.runs import phase_of
-from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject

@@ -10,7 +10,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.rendering.runs import nodes_of, run_view
 from kajitori.api.requests.bodies import json_body, takes
-from kajitori.api.runs.changes import Patch, change_object
+from kajitori.api.runs.changes.compare_and_swap import Patch, change_object
 from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, read

@@ -24,7 +24,7 @@ from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.lookup import find_run
 from kajitori.api.programs.connections import TUNNEL, Tunnel
-from kajitori.api.runs.member_streams import (
+from kajitori.api.runs.members.streams import (
     check_protocol,
     parameters,
     pass_through,

@@ -19,7 +19,7 @@ from kajitori.api.answers.problems import problem_of
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.lookup import find_run
-from kajitori.api.runs.member_streams import (
+from kajitori.api.runs.members.streams import (
     check_protocol,
     parameters,
     pass_through,
@@ -27,7 +27,7 @@ from kajitori.api.runs.member_streams import (
     serve_member_stream,
     while_allowed,
 )
-from kajitori.api.runs.terminal_notices import TerminalNotices
+from kajitori.api.runs.members.terminal_notices import TerminalNotices
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.stored import read_stored

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from kajitori.api.runs import member_streams, terminal_notices
+from kajitori.api.runs.members import streams, terminal_notices
 from kajitori.api.serving.server import ApiServer
 
 PROTOCOL = Subprotocol("v5.channel.k8s.io")
@@ -23,7 +23,7 @@ PROTOCOL = Subprotocol("v5.channel.k8s.io")
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods are in the mirror before the tests call."""
-    monkeypatch.setattr(member_streams, "PODS_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "PODS_PATIENCE_SECONDS", 0.0)
 
 
 def dial(server: ApiServer, query: str, token: str = "ada", route: str = "exec") -> connect:
@@ -98,7 +98,7 @@ async def test_exec_ends_when_its_caller_loses_the_right_to_it(world: World) -> 
 
 async def test_a_running_run_may_be_seen_before_its_pods(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Pod's state is waited for; `kaji exec` right after the start is not refused."""
-    monkeypatch.setattr(member_streams, "PODS_PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(streams, "PODS_PATIENCE_SECONDS", 60.0)
     await put_member(world, "Pending")
     async with ApiServer(world.app) as server:
         connecting = asyncio.ensure_future(dial(server, "command=echo&stdin=true").__aenter__())

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 
-from kajitori.api.runs.update import changes_in_words
+from kajitori.api.runs.changes.update import changes_in_words
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
