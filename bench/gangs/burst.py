@@ -41,7 +41,7 @@ from kajitori.cluster.run_object import RUNS
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.policy.file import Policy, parse_policy
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.words import names
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.scheduler.binder import Binder

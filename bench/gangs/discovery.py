@@ -43,7 +43,7 @@ from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.words import first_step, names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind

@@ -1,6 +1,6 @@
 """The Web API. Begin with `app`, which lists the routes, and `context`, the state that all routes share.
 
-auth        authentication and authorisation of callers
+auth        authentication of callers, and their sessions; rights: what a caller may do
 requests    what all requests pass: middleware, limits of callers, bodies
 answers     what all answers share: pages of lists, compression, errors as problem+json
 views       the types of the answers, from which the OpenAPI document is made

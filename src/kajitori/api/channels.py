@@ -20,9 +20,10 @@ from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.audit import note_subject
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.rights import User
 from kajitori.api.views.people import ChannelList, ChannelTest, ChannelView, MadeChannel
 from kajitori.cluster.platform.message_secrets import channel_secret, channels_in, encoded, outbox_in, tests_in
 from kajitori.core.documents.faults import Document, read, show

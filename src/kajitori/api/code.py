@@ -17,9 +17,10 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.rights import User
 from kajitori.api.views.base import View
 from kajitori.blobs.code import Code, CodeStore, no_such_code
 from kajitori.blobs.code_room import NamespaceFull

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.rendering.runs import phase_of
+from kajitori.api.rights import User
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.documents.faults import show
 from kajitori.core.spec.run import name_fault

@@ -17,10 +17,11 @@ from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.audit import note_subject
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import active_runs
 from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.rights import User
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.storage import SecretList, SecretView
 from kajitori.cluster.runs.stored_runs import secret_names

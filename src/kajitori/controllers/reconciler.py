@@ -36,7 +36,7 @@ from kajitori.controllers.runs.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
-from kajitori.core.gang.progress import earliest
+from kajitori.core.gang.status.progress import earliest
 from kajitori.core.logs.kept import without
 from kajitori.core.messages.idle_question import due_at
 from kajitori.core.messages.notices import warning_at, with_notices

@@ -14,7 +14,7 @@ from kajitori.cluster.run_object import RUNS
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods, headless_service, launcher_of
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.status import template_text
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient

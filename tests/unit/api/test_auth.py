@@ -13,7 +13,7 @@ import pytest
 from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, attempts, pod, run
 
-from kajitori.api import auth
+from kajitori.api import auth, rights
 from kajitori.api.auth import Sessions
 from kajitori.api.requests import limits as turns
 from kajitori.api.runs import events
@@ -98,7 +98,7 @@ async def test_a_revoked_right_is_noticed(world: World) -> None:
     await world.caught_up()
     assert (await world.http.get("/v1/runs/team/bert")).status_code == 200
     world.kubernetes.denied.add(("ada", "get", "runs", "team"))
-    world.clock.now += auth.ALLOWED_SECONDS + 1
+    world.clock.now += rights.ALLOWED_SECONDS + 1
     assert (await world.http.get("/v1/runs/team/bert")).status_code == 403
 
 

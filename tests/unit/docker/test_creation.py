@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import name_fault
 from kajitori.docker.translation.container import ANNOTATION
 from kajitori.docker.translation.creation import EmptyFolders, put_networks, read_creation

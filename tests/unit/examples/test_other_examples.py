@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

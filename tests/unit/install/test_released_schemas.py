@@ -11,7 +11,7 @@ import yaml
 
 from kajitori import __version__
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.words.names import VERSION
 from kajitori.install.versions import breaks, step_fault
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core import gang
+from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, RunStatus, template_text, to_document
-from kajitori.core.spec.status_check import damage
 from kajitori.kube.decoding import EventKind, decode, decode_events, decode_page
 from kajitori.kube.errors import GoneError, ServerError
 

@@ -11,12 +11,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters, time_text
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.comparison.rows import rows_of
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.history.lost_time import time_of
 from kajitori.api.lookup import find_run_or_record
 from kajitori.api.rendering.runs import run_view
+from kajitori.api.rights import User
 from kajitori.api.telemetry.routes import DEFAULT_POINTS, intervals_of, is_wanted
 from kajitori.api.views.comparison import (
     ComparedFigure,

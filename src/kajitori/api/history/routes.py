@@ -12,10 +12,11 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.answers.paging import PageParameters, Parameters, decode_token, encode_token, seconds_of, time_text
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import history_of, recorded_run
 from kajitori.api.rendering.runs import run_view
+from kajitori.api.rights import User
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.views.history import (
     AuditAnswer,

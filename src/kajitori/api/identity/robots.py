@@ -11,9 +11,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.rights import User
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.people import Robot, RobotList, RobotToken
 from kajitori.core.documents.faults import Document, read, show

@@ -7,9 +7,10 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.browsers.sessions import LINK_SECONDS
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.rights import User
 from kajitori.api.views.people import NamespaceRights, SignInLink, SignInView, TeamList, TeamView, WhoAmI
 from kajitori.core.policy.teams import Team
 from kajitori.errors import Forbidden

@@ -22,7 +22,7 @@ from kajitori.kube.errors import InvalidError
 from kajitori.kube.streams import ByteStream
 
 if TYPE_CHECKING:
-    from kajitori.api.auth import User
+    from kajitori.api.rights import User
     from kajitori.api.runs.tracking import RunTracker
 
 SILENCE_SECONDS = 5.0

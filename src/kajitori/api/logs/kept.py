@@ -13,7 +13,7 @@ from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS
 
 if TYPE_CHECKING:
-    from kajitori.api.auth import User
+    from kajitori.api.rights import User
 
 
 class KeptMemberLogs:

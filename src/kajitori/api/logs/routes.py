@@ -16,13 +16,14 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.logs.encoding import FRAMES, Encoding, as_frame, as_text, documents
 from kajitori.api.logs.merge import RankedBatch, merged
 from kajitori.api.logs.request import Cursor, LogRequest, OutputStream
 from kajitori.api.logs.source import MemberLog
 from kajitori.api.lookup import find_run_or_record
+from kajitori.api.rights import User
 from kajitori.api.runs.results import array_of
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import NDJSON, TEXT, Chunks

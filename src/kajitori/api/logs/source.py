@@ -25,8 +25,8 @@ from kajitori.errors import KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
 
 if TYPE_CHECKING:
-    from kajitori.api.auth import User
     from kajitori.api.context import Api
+    from kajitori.api.rights import User
     from kajitori.api.runs.tracking import RunTracker
 
 FIRST_PAUSE_SECONDS = 0.25

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from kajitori.api.auth import User
 from kajitori.api.nodes.health import change_node
 from kajitori.api.rendering.nodes import drains_of
+from kajitori.api.rights import User
 from kajitori.cluster.objects import Node
 from kajitori.core.nodes.health import DRAINED_BY
 from kajitori.core.nodes.trail import Entry, TrailEvent, append_entry, new_entry, write_trail

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from pydantic import Field, model_validator
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.rendering.nodes import drains_of, trail_of
+from kajitori.api.rights import User
 from kajitori.api.views.nodes import HealthEntry, NodeTest
 from kajitori.cluster.objects import Node
 from kajitori.cluster.run_object import RunObject

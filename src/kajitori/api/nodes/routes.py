@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.audit import note_reason
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.nodes.draining import drain, uncordon
 from kajitori.api.nodes.health import (
@@ -27,6 +27,7 @@ from kajitori.api.nodes.health import (
 )
 from kajitori.api.rendering.nodes import gpu_amounts, unavailable_reason
 from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.rights import User
 from kajitori.api.views.nodes import Amount, MemberOnNode, NodeDetail, NodeView, Tested
 from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.cluster.objects import Node

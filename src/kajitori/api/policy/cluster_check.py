@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
+from kajitori.api.rights import User
 from kajitori.cluster.nodes.node_requests import ABSENT
 from kajitori.core.policy.cluster_check import (
     MAX_LOOKUPS,

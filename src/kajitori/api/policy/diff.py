@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.policy.cluster_check import shortfall
 from kajitori.api.policy.pods import newly_broken
+from kajitori.api.rights import User
 from kajitori.api.views.configuration import ChangedField, MovedRun, PolicyDiff, RefusedRun
 from kajitori.cluster.queue.outlook import Outlook, PendingRun, QueueOrder
 from kajitori.cluster.queue.pending import PendingRuns

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
+from kajitori.api.rights import User
 from kajitori.api.views.configuration import BrokenRule, PodAudit
 from kajitori.core.admission.enforced import enforced_policies
 from kajitori.core.admission.plain_pods.pod_view import PodView

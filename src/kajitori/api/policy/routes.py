@@ -8,12 +8,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.policy.cluster_check import shortfall
 from kajitori.api.policy.diff import diff
 from kajitori.api.policy.pods import audit, enforcement_findings
 from kajitori.api.requests.bodies import yaml_body
+from kajitori.api.rights import User
 from kajitori.api.views.configuration import ClusterCheck, PodAudit, PolicyCheck, PolicyDiff, PolicyView
 from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.policy.file import parse_policy

@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kajitori.api.answers.problems import bug_response, problem_of
-from kajitori.api.auth import User, entered
+from kajitori.api.auth import entered
 from kajitori.api.browsers.same_origin import is_same_origin
 from kajitori.api.browsers.sessions import own_path
 from kajitori.api.context import Api
@@ -29,6 +29,7 @@ from kajitori.api.proxy.exchange import Exchange
 from kajitori.api.proxy.notebooks import notebook_token
 from kajitori.api.proxy.pages import error_answer
 from kajitori.api.rendering.runs import phase_of
+from kajitori.api.rights import User
 from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.web_page import page
 from kajitori.cluster.objects import Pod
@@ -38,7 +39,7 @@ from kajitori.core.gang import MemberState
 from kajitori.core.proxy import addresses
 from kajitori.core.proxy.addresses import HashedRun, ProgramOrigins, Target
 from kajitori.core.proxy.headers import Forwarding, is_navigation, wants_page
-from kajitori.core.spec.stored import read_stored
+from kajitori.core.spec.reading.stored import read_stored
 from kajitori.errors import Busy, Forbidden, KajitoriError, NotFound, Unauthenticated, Unavailable, WrongState
 from kajitori.kube.resources import PODS
 

@@ -27,19 +27,20 @@ from kajitori.api.answers.paging import (
     place_after,
     words_of,
 )
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes, describes_table
 from kajitori.api.lookup import require_definition
 from kajitori.api.queue.dependents import earliest_starts
 from kajitori.api.queue.routes import LONGEST_SECONDS, queue_of
+from kajitori.api.rights import User
 from kajitori.api.streams.answers import SERVER_SENT_EVENTS
 from kajitori.api.streams.live_rows import stream_of
 from kajitori.api.streams.queue_rows import Outcome, QueueFilter, QueueRow, row_of
 from kajitori.api.views.queue import DependentView, QueueChanges, QueuedView, QueueTable, QueueTableRow, QueueView
 from kajitori.cluster.occupancy import RunOccupancy
 from kajitori.core.queue.expected import Source, endless
+from kajitori.core.spec.reading.stored import StoredSpec
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.stored import StoredSpec
 from kajitori.core.words.nodes.node_lists import compress, expand
 from kajitori.core.words.times import format_time, parse_time, time_at
 

@@ -13,7 +13,7 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.nodes.board import guarantee_view
@@ -21,6 +21,7 @@ from kajitori.api.nodes.pools import add_node_request
 from kajitori.api.queue.dependents import explanation_of_dependent
 from kajitori.api.queue.routes import kept_view, place_view
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
+from kajitori.api.rights import User
 from kajitori.api.views.nodes import GuaranteeView
 from kajitori.api.views.queue import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.api.views.server import controller_view
@@ -29,7 +30,7 @@ from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
-from kajitori.core.gang.progress import describe_preemptions
+from kajitori.core.gang.status.preemptions import describe_preemptions
 from kajitori.core.placement.planner import GangRequest, Placement
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS
 from kajitori.core.queue.cycle import preempt_for_waiting, with_placements

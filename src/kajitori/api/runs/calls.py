@@ -20,11 +20,12 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.requests.bodies import JSON, json_body, require_media_type, takes
 from kajitori.api.requests.middleware import note_caller
+from kajitori.api.rights import User
 from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.views.calls import CallOutcome, CallOutcomes, CallsAdded, CallWork, TakenCall
 from kajitori.blobs.calls import CallLogs

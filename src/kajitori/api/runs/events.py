@@ -12,9 +12,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.answers.paging import DEFAULT_LIMIT, MAX_LIMIT, PageParameters, Parameters, decode_token, encode_token
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run, require_definition
+from kajitori.api.rights import User
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.streams.event_feed import event_view, run_of, sort_key, time_of

@@ -27,10 +27,11 @@ from kajitori.api.answers.paging import (
     place_after,
     words_of,
 )
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes, describes_table
 from kajitori.api.lookup import require_definition
 from kajitori.api.queue.lists import outcome
+from kajitori.api.rights import User
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.streams.answers import SERVER_SENT_EVENTS, Chunks
 from kajitori.api.streams.live_rows import OPENING

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.rendering.runs import phase_of
+from kajitori.api.rights import User
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import NotFound

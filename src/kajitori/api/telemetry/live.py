@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
+from kajitori.api.rights import User
 from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import Chunks

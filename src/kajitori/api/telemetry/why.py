@@ -12,10 +12,11 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run_or_record
 from kajitori.api.rendering.runs import phase_of
+from kajitori.api.rights import User
 from kajitori.api.telemetry.routes import intervals_of
 from kajitori.api.telemetry.stacks import (
     MAX_RANKS,
@@ -31,7 +32,7 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import nodes_and_addresses
 from kajitori.core.policy.idle import Use, use_of
-from kajitori.core.spec.stored import read_stored
+from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.telemetry import stragglers
 from kajitori.core.telemetry.hangs.evidence import Occasion, read
 from kajitori.core.telemetry.hangs.stacks import ProcessStacks

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kajitori.client.submit.request import RunRequest
-from kajitori.core.spec.draft import read_draft
+from kajitori.core.spec.reading.draft import read_draft
 from kajitori.core.spec.run import to_document
 from kajitori.errors import Fault
 

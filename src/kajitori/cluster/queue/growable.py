@@ -9,8 +9,8 @@ from kajitori.cluster.view import ClusterView
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.queue.elastic import Growable
+from kajitori.core.spec.reading.stored import StoredSpec
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.stored import StoredSpec
 from kajitori.core.words.times import parse_time
 from kajitori.errors import InvalidInput
 

@@ -22,7 +22,7 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes
 from kajitori.cluster.view import ClusterView
 from kajitori.core.gang.ledger import indices_of
-from kajitori.core.gang.progress import is_preempted_by, preempted_members_text
+from kajitori.core.gang.status.preemptions import is_preempted_by, preempted_members_text
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.policy.runs.limits import PriorityWord
 from kajitori.core.queue.guarantees import Guaranteed, Holding

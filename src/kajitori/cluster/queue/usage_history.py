@@ -17,9 +17,9 @@ from kajitori.cluster.view import ClusterView
 from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, endless, of_limit, remaining
 from kajitori.core.queue.ordering import DominantShares
 from kajitori.core.spec.kinds import Kind, kind_of_stored
+from kajitori.core.spec.reading.stored import StoredSpec
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt
-from kajitori.core.spec.stored import StoredSpec
 from kajitori.core.words import names
 from kajitori.core.words.nodes import node_lists
 from kajitori.core.words.times import parse_time

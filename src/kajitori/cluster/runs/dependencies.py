@@ -10,7 +10,7 @@ from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.core import gang
-from kajitori.core.spec.stored import StoredSpec
+from kajitori.core.spec.reading.stored import StoredSpec
 from kajitori.kube.resources import Resource
 
 

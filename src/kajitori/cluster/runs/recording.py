@@ -9,10 +9,10 @@ import msgspec
 
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.lost_time import marks_of
-from kajitori.core.gang.progress import finish
+from kajitori.core.gang.status.progress import finish
+from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus, Segment, Usage, to_document
-from kajitori.core.spec.stored import read_stored
 from kajitori.core.usage.ledger import members_of, nodes_of, open_ranks, release
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.words import names

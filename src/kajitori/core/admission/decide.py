@@ -20,7 +20,7 @@ from kajitori.core.pods.reach import network_rules
 from kajitori.core.pods.resolved import Findings, Resolved, RunIdentity
 from kajitori.core.pods.template import begins_with_step, pod_template
 from kajitori.core.policy.model import Policy
-from kajitori.core.spec.draft import Draft
+from kajitori.core.spec.reading.draft import Draft
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Finding
 from kajitori.errors import Fault, Refused

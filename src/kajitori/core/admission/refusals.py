@@ -18,7 +18,7 @@ from kajitori.core.pods.resolved import Resolved, RunIdentity
 from kajitori.core.pods.template import begins_with_step
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.notify import KINDS
-from kajitori.core.spec.parsing import PUT_INTO_FILES, stored_bytes
+from kajitori.core.spec.reading.parsing import PUT_INTO_FILES, stored_bytes
 from kajitori.core.spec.run import RunSpec, name_fault, to_document
 from kajitori.core.words.nodes.taints import Taint
 from kajitori.core.words.quantities import format_cores, format_cpu, format_duration, memory_needed, memory_there

@@ -15,7 +15,7 @@ ledger        the progress of a sweep's members
 holding       which members hold their nodes, for the usage ledger
 memory        peak memory of runs
 restoring     the status of a run that is restored from a backup
-progress      changes of a status that several types share
+status        changes of a status that several types share: progress, notes on members, preemptions, blamed nodes
 """
 
 from kajitori.core.gang.batch import failed_to_create
@@ -23,12 +23,12 @@ from kajitori.core.gang.dependencies import find_cycle, has_to_see, wait_for_run
 from kajitori.core.gang.growing import grow
 from kajitori.core.gang.life import ends_survivors, next_step
 from kajitori.core.gang.preemption import preempt
-from kajitori.core.gang.progress import (
+from kajitori.core.gang.status.preemptions import preemptions_of
+from kajitori.core.gang.status.progress import (
     already_says,
     keep_waiting,
     node_by_rank,
     place_on,
-    preemptions_of,
     refuse,
     run_without_spec,
     waiting_reason,

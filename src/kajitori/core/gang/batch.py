@@ -13,26 +13,21 @@ import msgspec
 
 from kajitori.core.gang.growing import resize_batch, shrink_to_healthy_nodes
 from kajitori.core.gang.preemption import describe_ending, end_remaining, preempt_batch
-from kajitori.core.gang.progress import (
+from kajitori.core.gang.status.blamed_nodes import blame_late, blame_node, note_unstarted
+from kajitori.core.gang.status.member_notes import count_members, members_text, notes_of, worst_of
+from kajitori.core.gang.status.progress import (
     as_running,
     as_starting,
-    blame_late,
-    blame_node,
-    count_members,
     earliest,
     end_members,
     finish,
-    members_text,
     needs_nodes,
     node_by_rank,
-    note_unstarted,
-    notes_of,
     start_patience_seconds,
     with_backoff,
     with_reason,
     with_setback,
     with_start_times,
-    worst_of,
 )
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMembers, Member, MemberState, Run, Step
 from kajitori.core.spec.reasons import (

@@ -13,7 +13,8 @@ from enum import Enum
 
 import msgspec
 
-from kajitori.core.gang.progress import count_members, earliest, finish
+from kajitori.core.gang.status.member_notes import count_members
+from kajitori.core.gang.status.progress import earliest, finish
 from kajitori.core.gang.types import Awaited, Run, SeenRun, Step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import AfterState, RunStatus

@@ -15,13 +15,13 @@ import msgspec
 from kajitori.core.gang.batch import batch_step
 from kajitori.core.gang.dependencies import wait_for_runs, without_pins
 from kajitori.core.gang.holding import note_stretches, note_times, settle, trim
-from kajitori.core.gang.progress import (
-    count_members,
+from kajitori.core.gang.service import service_step
+from kajitori.core.gang.status.member_notes import count_members, members_text
+from kajitori.core.gang.status.progress import (
     describe_stopping,
     earliest,
     end_members,
     finish,
-    members_text,
     stop_members,
     why_stopped,
     with_reason,
@@ -29,7 +29,6 @@ from kajitori.core.gang.progress import (
     with_time_ran,
     without_old_suspicion,
 )
-from kajitori.core.gang.service import service_step
 from kajitori.core.gang.sweeps.sweep import end_sweep, resume_sweep, sweep_step
 from kajitori.core.gang.types import (
     DeleteMembers,

@@ -9,16 +9,13 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from kajitori.core.gang.preemption import preempt_service
-from kajitori.core.gang.progress import (
+from kajitori.core.gang.status.blamed_nodes import blame_late, blame_node, note_unstarted
+from kajitori.core.gang.status.member_notes import count_members, members_text
+from kajitori.core.gang.status.progress import (
     as_running,
     as_starting,
-    blame_late,
-    blame_node,
-    count_members,
     finish,
-    members_text,
     needs_nodes,
-    note_unstarted,
     start_patience_seconds,
     with_backoff,
     with_reason,

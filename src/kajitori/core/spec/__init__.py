@@ -1,8 +1,9 @@
 """A Run as people write and read it: spec, status, reasons, and its definition in Kubernetes.
 
 run, parts, array, notify, network_access   the fields of the spec
-parsing, draft, stored                      reading a spec: strictly, with its faults, and as far as it can be read
-status, status_check, reasons               the fields of the status, and the check of a stored one
+reading     how specs and statuses are read: strictly (parsing), with faults (draft), field by field (stored), damaged
+            ones (status_check)
+status, reasons, node_request, note         the fields of the status, and the note that people write
 kinds                                       runs that are expected to take about as much time and memory
 definition, command_line                    a Run as a custom resource, and as a command
 """

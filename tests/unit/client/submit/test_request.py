@@ -9,7 +9,7 @@ import pytest
 
 from kajitori.client.submit.request import RunRequest, build_request
 from kajitori.client.submit.run_options import RunWords
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.errors import Fault, InvalidInput
 
 HERE = Path("/home/alice/project")

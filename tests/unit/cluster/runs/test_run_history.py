@@ -11,7 +11,7 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.run_history import REMEMBERED, RunHistory
 from kajitori.core.gang.memory import EARLIER_RUNS
 from kajitori.core.spec.kinds import kind_of
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.status import MemoryPeak, RunStatus
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient

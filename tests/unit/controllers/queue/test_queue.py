@@ -18,7 +18,7 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.queue import DOUBT_PATIENCE, Admitted, Queue
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, template_text
 from kajitori.core.words import names

@@ -25,7 +25,7 @@ from kajitori.controllers.runs.attempts import (
     prepare,
 )
 from kajitori.core.gang import DeleteMembers
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Attempt, template_text
 from kajitori.core.words import first_step, names

@@ -20,9 +20,9 @@ from kajitori.cluster.view import ClusterView
 from kajitori.controllers.watching.feed import Round
 from kajitori.controllers.watching.idle import FRESH_SECONDS, GpuInspector, IdleWatcher, NodeGpuInspector
 from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, Holding, RunStatus, Usage
-from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.idle import Limits
 from kajitori.core.telemetry.levels import Interval

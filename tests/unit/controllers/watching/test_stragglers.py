@@ -12,9 +12,9 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
 from kajitori.controllers.watching.stragglers import StragglerWatcher, _Watched
+from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, SlowPlace
-from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stragglers import Peers

@@ -16,9 +16,9 @@ from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
 from kajitori.controllers.watching.stuck import LOOK_AGAIN_SECONDS, UNSEEN_AGAIN_SECONDS, Inspection, StuckWatcher
 from kajitori.core.policy.file import Policy
+from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
-from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stuck import Finding

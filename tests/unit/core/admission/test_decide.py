@@ -14,7 +14,7 @@ from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.admission.resolve import promised_restarts
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.policy.file import default_policy, parse_policy
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.status import Finding
 from kajitori.core.words import first_step
 from kajitori.core.words.nodes.taints import Taint

@@ -8,7 +8,7 @@ import pytest
 
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 
 
 def findings_of(spec: dict[str, Any], policy: dict[str, Any] | None = None) -> dict[str, str]:

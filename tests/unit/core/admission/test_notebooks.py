@@ -10,7 +10,7 @@ import pytest
 
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide
 from kajitori.core.policy.file import Policy, on_own_cluster, parse_policy
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.errors import InvalidInput
 
 RUN = RunIdentity("nb", "team", "ada")

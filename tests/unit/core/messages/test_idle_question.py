@@ -26,9 +26,9 @@ from kajitori.core.messages.idle_question import (
 from kajitori.core.messages.notices import with_notices
 from kajitori.core.policy.idle import IdleGpus
 from kajitori.core.policy.notifications import Notifications
+from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Holding, IdleState, RunStatus, Usage
-from kajitori.core.spec.status_check import damage
 from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import Bounds, Finding, Verdict
 from kajitori.core.words.times import format_time, parse_time

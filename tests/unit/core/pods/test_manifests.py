@@ -11,7 +11,7 @@ from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods, checkpoint_claim, headless_service, launcher_of, priority_class
 from kajitori.core.pods.tickets import Ticket, verify
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.words import first_step, names
 
 METRICS = {"name": "kajitori-metrics", "emptyDir": {}}

@@ -10,7 +10,7 @@ from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.pods.tickets import KEY_BYTES
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.words import first_step
 from kajitori.errors import Refused
 

@@ -17,7 +17,7 @@ from kajitori.core.pods.networks import (
     reachable_ranks,
     read_cluster_dns,
 )
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.words import names
 

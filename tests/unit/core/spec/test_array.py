@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS, parse_array
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.errors import Fault, FieldError, InvalidInput, Refused
 

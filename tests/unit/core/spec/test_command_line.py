@@ -17,7 +17,7 @@ from kajitori.cli.verbs.runs.run import command as run_command
 from kajitori.client.submit.request import build_request
 from kajitori.client.submit.run_options import RunWords
 from kajitori.core.spec.command_line import CommandLine, command_line
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import to_document
 
 SPECS: list[dict[str, Any]] = [

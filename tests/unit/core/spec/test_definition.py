@@ -10,7 +10,7 @@ import pytest
 
 from kajitori.core.documents.fields import RULES
 from kajitori.core.spec.definition import custom_resource_definition, structural
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import RunSpec, to_document
 from kajitori.core.spec.status import Attempt, Finding, MemberCounts, Notable, RunStatus, template_text
 from kajitori.embedded.apiserver.schemas.custom import convert

@@ -21,7 +21,7 @@ from kajitori.core.logs.line_index import SECOND, LineIndex, RecentIndexes
 from kajitori.core.words import names
 
 if TYPE_CHECKING:
-    from kajitori.api.auth import User
+    from kajitori.api.rights import User
 
 PROBE_BYTES = 64 * 1024
 """Bytes that are read of a kept log to learn the time at a place."""

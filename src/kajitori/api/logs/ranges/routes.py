@@ -14,7 +14,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.logs.lines import UNKNOWN_TIME, stamp_of, utc_time
 from kajitori.api.logs.pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
@@ -34,6 +34,7 @@ from kajitori.api.logs.ranges.windows import (
 from kajitori.api.logs.request import Cursor, no_such_attempt
 from kajitori.api.logs.routes import MAX_RANKS, ranks_of, read_since
 from kajitori.api.lookup import find_run_or_record
+from kajitori.api.rights import User
 from kajitori.api.streams.answers import NDJSON, Chunks
 from kajitori.api.views.logs import LogMatch, LogSearchState, LogWindow, LogWindowLine
 from kajitori.blobs.logs import LogsOfRun

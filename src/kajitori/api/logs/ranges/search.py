@@ -15,16 +15,10 @@ from kajitori.api.logs.ranges.windows import Line
 
 SEARCHED_BYTES = 128 << 20
 """Most bytes that one request searches; the client goes on with another."""
-
-
 SEARCHED_SECONDS = 10.0
 """Longest time for which one request looks for an expression; the client goes on with another."""
-
-
 PIECE_BYTES = 1 << 20
 """Bytes that are searched at once."""
-
-
 PROGRESS_BYTES = 16 << 20
 """A search reports its progress each time it has searched this many bytes."""
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.rendering.runs import phase_of
+from kajitori.api.rights import User
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.spec.run import name_fault
 from kajitori.errors import Conflict, NotFound

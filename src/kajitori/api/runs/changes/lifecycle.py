@@ -11,11 +11,12 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import Caller, User
+from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run
 from kajitori.api.rendering.runs import nodes_of, phase_of, run_view
 from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.rights import User
 from kajitori.api.runs.changes.compare_and_swap import (
     Patch,
     change_run,
@@ -31,7 +32,7 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import Digest, Duration
 from kajitori.core.spec.parts import FilesUse
-from kajitori.core.spec.stored import read_stored
+from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused, WrongState

@@ -9,9 +9,9 @@ import msgspec
 from pydantic import Field
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.lookup import find_run, no_such_run
+from kajitori.api.rights import User
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.pods import reader

@@ -16,9 +16,9 @@ from pydantic import Field
 
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.answers.problems import problem_of
-from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.lookup import find_run
+from kajitori.api.rights import User
 from kajitori.api.runs.members.streams import (
     check_protocol,
     parameters,
@@ -30,7 +30,7 @@ from kajitori.api.runs.members.streams import (
 from kajitori.api.runs.members.terminal_notices import TerminalNotices
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.spec.stored import read_stored
+from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.words import names
 from kajitori.errors import KajitoriError, WrongState
 from kajitori.kube.resources import PODS

@@ -20,10 +20,10 @@ from fastapi import APIRouter, WebSocket
 from pydantic import Field
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.lookup import find_run
 from kajitori.api.programs.connections import TUNNEL, Tunnel
+from kajitori.api.rights import User
 from kajitori.api.runs.members.streams import (
     check_protocol,
     parameters,

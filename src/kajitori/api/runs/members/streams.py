@@ -15,9 +15,10 @@ from starlette.websockets import WebSocketDisconnect
 
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.answers.problems import bug_response, error_response, parameter_faults
-from kajitori.api.auth import User, authenticated
+from kajitori.api.auth import authenticated
 from kajitori.api.context import Api, api_of
 from kajitori.api.rendering.runs import phase_of
+from kajitori.api.rights import User
 from kajitori.api.runs.members.lists import newest_pods
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.cluster.objects import Pod

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
+from kajitori.api.rights import User
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.messages.screen import Screen

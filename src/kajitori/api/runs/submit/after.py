@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.lookup import find_run
+from kajitori.api.rights import User
 from kajitori.cluster.run_object import RunObject
 from kajitori.core import gang
-from kajitori.core.spec.draft import Draft
+from kajitori.core.spec.reading.draft import Draft
 from kajitori.core.spec.run import After
 from kajitori.errors import Fault, Forbidden, InvalidInput, NotFound
 

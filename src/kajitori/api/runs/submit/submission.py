@@ -14,13 +14,14 @@ from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.audit import note_subject
-from kajitori.api.auth import Caller, User, submitted_by
+from kajitori.api.auth import Caller, submitted_by
 from kajitori.api.channels import channel_names
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.queue import waiting
 from kajitori.api.rendering.runs import run_view
 from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.rights import User
 from kajitori.api.runs.submit.after import with_found_runs
 from kajitori.api.views.queue import DryRun
 from kajitori.api.views.runs import RunView
@@ -32,7 +33,7 @@ from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
 from kajitori.core.messages.channels import recipients_of
 from kajitori.core.pods import manifests, networks
 from kajitori.core.pods.ports import choose_port
-from kajitori.core.spec.draft import Draft, read_draft
+from kajitori.core.spec.reading.draft import Draft, read_draft
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.run import RunSpec, name_fault, to_document
 from kajitori.core.spec.status import MemberCounts, RunStatus

@@ -9,18 +9,11 @@ from typing import Any
 import msgspec
 
 from kajitori.core.gang.ledger import Ledger, seconds_of
-from kajitori.core.gang.progress import (
-    blame_node,
-    earliest,
-    node_by_rank,
-    note_unstarted,
-    notes_of,
-    start_patience_seconds,
-    with_backoff,
-    with_reason,
-)
+from kajitori.core.gang.status.blamed_nodes import blame_node, note_unstarted
+from kajitori.core.gang.status.member_notes import notes_of
+from kajitori.core.gang.status.progress import earliest, node_by_rank, start_patience_seconds, with_backoff, with_reason
 from kajitori.core.gang.types import Member, MemberState, Run, Sweep
-from kajitori.core.spec.parsing import MAX_RESTARTS_OF_EACH
+from kajitori.core.spec.reading.parsing import MAX_RESTARTS_OF_EACH
 from kajitori.core.spec.reasons import (
     COUNTS_AS_RESTART,
     MAY_BE_ITS_MEMORY,

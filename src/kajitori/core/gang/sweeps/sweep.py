@@ -14,19 +14,16 @@ import msgspec
 
 from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.preemption import describe_ending, describe_withdrawal
-from kajitori.core.gang.progress import (
+from kajitori.core.gang.status.member_notes import blocked_members, members_text, notes_of
+from kajitori.core.gang.status.preemptions import is_preempted_by, preemptions_of
+from kajitori.core.gang.status.progress import (
     as_starting,
-    blocked_members,
     describe_stopping,
     earliest,
     end_members,
     finish,
-    is_preempted_by,
-    members_text,
     node_by_rank,
-    notes_of,
     place_on,
-    preemptions_of,
     stop_members,
     why_stopped,
     with_backoff,

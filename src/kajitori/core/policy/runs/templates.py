@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import DnsLabel
-from kajitori.core.spec.draft import read_draft
+from kajitori.core.spec.reading.draft import read_draft
 from kajitori.errors import FieldError
 
 _STAND_IN_IMAGE = {"image": "image"}

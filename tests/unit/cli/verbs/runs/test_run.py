@@ -25,7 +25,7 @@ from tests.unit.cli.fake_web_api import (
 
 from kajitori.cli.app import kaji
 from kajitori.client.connection import Lost, NotReached
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.errors import InvalidInput
 
 RUN = "/v1/runs/vision/bert"

@@ -15,6 +15,7 @@ from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limit
 from kajitori.core.gang.ledger import Ledger, ranges
 from kajitori.core.gang.sweeps.sweep import MAX_PLACED_AT_ONCE, REMOVED_AT_ONCE
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
+from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import (
     Attempt,
@@ -27,7 +28,6 @@ from kajitori.core.spec.status import (
     SweepState,
     to_document,
 )
-from kajitori.core.spec.status_check import damage
 from kajitori.core.words.nodes.node_lists import compress
 
 

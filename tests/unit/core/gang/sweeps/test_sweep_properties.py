@@ -26,10 +26,10 @@ from kajitori.core.gang import (
     next_step,
 )
 from kajitori.core.gang.ledger import Ledger
-from kajitori.core.gang.progress import preemptions_of
+from kajitori.core.gang.status.preemptions import preemptions_of
+from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Preempted, RunStatus
-from kajitori.core.spec.status_check import damage
 from kajitori.core.words.nodes.node_lists import compress, compress_ranks
 
 

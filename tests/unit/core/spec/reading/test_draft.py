@@ -11,7 +11,7 @@ from kajitori.core.admission.resolve import Facts
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.pods.resolved import RunIdentity
 from kajitori.core.policy.file import Policy, parse_policy
-from kajitori.core.spec.draft import read_draft
+from kajitori.core.spec.reading.draft import read_draft
 
 NODE = NodeFacts(
     name="g1", cpu_millis=32_000, memory_bytes=256 << 30, gpus=8, pods=110, gpu_type="h100", labels={}, taints=()

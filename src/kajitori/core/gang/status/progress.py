@@ -1,32 +1,22 @@
-"""Changes of a run's status that all types of runs share: placement, preemption, counts, notes on members, end.
+"""Changes of a run's status that all types of runs share: placement, start, waiting, back-off, end.
 
 Each function returns a new status; none changes its argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
 
-from kajitori.core.gang.ledger import indices_of, members_without_nodes
-from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, Sweep
+from kajitori.core.gang.ledger import members_without_nodes
+from kajitori.core.gang.status.member_notes import members_text, worst_of
+from kajitori.core.gang.status.preemptions import describe_preemptions
+from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, NeedsNodes, Run, Sweep
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import (
-    NOTABLE_LIMIT,
-    Attempt,
-    MemberCounts,
-    Notable,
-    Preempted,
-    PreemptedBy,
-    Ran,
-    RunStatus,
-    Setback,
-    template_text,
-)
+from kajitori.core.spec.status import Attempt, Ran, RunStatus, Setback, template_text
 from kajitori.core.usage.ledger import detached
 from kajitori.core.words.nodes.node_lists import compress_ranks, expand
 from kajitori.core.words.nodes.suspects import avoided_nodes
@@ -39,19 +29,11 @@ A Pod is pinned to a node with room for it. The scheduler may still refuse it, b
 another owner was faster, and look again only minutes later. A new attempt is quicker.
 """
 
-_REMEMBERED_NODES = 64
-_REMEMBERED_STARTS = 8
-
-_PREEMPTIONS_SHOWN = 3
-
 _TERMINATED = 143
 """Exit code of a program that SIGTERM has ended."""
 
 SETBACK_LENGTH = 300
 """Characters of a setback's message that are kept."""
-
-_RANKS_SHOWN = 40
-"""Longest list of members in a message, in characters; a longer one is replaced by its count."""
 
 
 # ------------------------------------------------------------------------------------------------ placement
@@ -98,8 +80,8 @@ def place_on(
 
 def with_setback(before: RunStatus, status: RunStatus, now: datetime) -> RunStatus:
     """Return the status with the reason of an interruption or restart, if one has just happened."""
-    happened = status.restarts + status.interruptions > before.restarts + before.interruptions
-    if not happened or status.reason is Reason.GROWS:
+    has_happened = status.restarts + status.interruptions > before.restarts + before.interruptions
+    if not has_happened or status.reason is Reason.GROWS:
         return status
     reason, message = status.reason.value, status.message
     if status.sweep is not None and status.notable and status.reason is not Reason.PREEMPTED:
@@ -129,45 +111,6 @@ def waiting_reason(status: RunStatus, reason: Reason) -> Reason:
     Until it starts again its preemption comes first, then `reason`.
     """
     return reason if status.preemption is None else Reason.PREEMPTED
-
-
-def preemptions_of(status: RunStatus) -> tuple[PreemptedBy, ...]:
-    """Return the preemptions of a run. Different members of a sweep may be preempted by different runs."""
-    return status.preemption.each if status.preemption is not None else ()
-
-
-def describe_preemptions(preemptions: Preempted, *, withdrawn: Collection[tuple[str, int]] = ()) -> str:
-    """Return a text like `preempted by vision/bert (high, of ana)` or `members 3-5 preempted by …; member 7 …`."""
-    more = len(preemptions.others) + 1 - _PREEMPTIONS_SHOWN
-    shown = [
-        _describe_preemption(preemption) + (", which no longer waits" if preemption.waiting in withdrawn else "")
-        for preemption in preemptions.each[:_PREEMPTIONS_SHOWN]
-    ]
-    if more > 0:
-        shown.append(f"others by {more} more {'run' if more == 1 else 'runs'}")
-    return "; ".join(shown)
-
-
-def _describe_preemption(preemption: PreemptedBy) -> str:
-    members = preempted_members_text(preemption)
-    why = ", whose team is guaranteed what it asks for" if preemption.guaranteed else ""
-    ends = f"; its program is asked to end at {preemption.ends_at}" if preemption.ends_at else ""
-    return f"{members}{' ' if members else ''}preempted by {preemption.who}{why}{ends}"
-
-
-def preempted_members_text(preemption: PreemptedBy) -> str:
-    """Return which members of a sweep are preempted: `member 3`, `members 3-5`, `70 members`; empty for a whole run."""
-    if not preemption.ranks:
-        return ""
-    count = len(indices_of(preemption.ranks))
-    if count == 1:
-        return f"member {preemption.ranks}"
-    return f"members {preemption.ranks}" if len(preemption.ranks) <= _RANKS_SHOWN else members_text(count)
-
-
-def is_preempted_by(preemption: PreemptedBy, rank: int, attempt: int) -> bool:
-    """Return whether this preemption concerns this member. In a sweep it may concern only some members."""
-    return not preemption.ranks or (attempt <= preemption.attempt and rank in indices_of(preemption.ranks))
 
 
 def already_says(status: RunStatus, reason: Reason) -> bool:
@@ -221,60 +164,6 @@ def describe_stopping(run: Run, alive: Sequence[Member]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ status
-
-
-def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> RunStatus:
-    """Return the status with the members' counts and notes on the members that need attention.
-
-    Notes on how members of the last attempt ended stay until a member of this attempt fails.
-    """
-    states = [member.state for member in members]
-    counts = MemberCounts(
-        total=run.replicas,
-        pending=states.count(MemberState.PENDING),
-        running=states.count(MemberState.RUNNING),
-        succeeded=states.count(MemberState.SUCCEEDED),
-        failed=states.count(MemberState.FAILED),
-    )
-    failed = [member for member in members if member.state is MemberState.FAILED]
-    waiting = blocked_members(members)
-    notable = status.notable
-    if failed:
-        notable = notes_of([*failed, *waiting], notable)
-    elif waiting or (states and MemberState.PENDING not in states):  # the earlier cause of waiting is over
-        renewed = {(member.rank, member.attempt) for member in waiting}
-        ends = [note for note in notable if note.exit_code is not None or _outlasts_waiting(note, renewed)]
-        notable = [*notes_of(waiting, notable), *ends]
-    return msgspec.structs.replace(status, members=counts, notable=notable[:NOTABLE_LIMIT])
-
-
-def _outlasts_waiting(note: Notable, renewed: Collection[tuple[int, int]]) -> bool:
-    """Return whether a note without an exit code stays. A kubelet starts the program of a service's member again and
-    again in one attempt: the newest note replaces the one before."""
-    return note.reason not in _SLOWNESS and (note.rank, note.attempt) not in renewed
-
-
-def blocked_members(members: Iterable[Member]) -> list[Member]:
-    """Return the pending members that wait for something other than their creation."""
-    nothing = (Reason.NONE, Reason.CREATING)
-    return [member for member in members if member.state is MemberState.PENDING and member.reason not in nothing]
-
-
-def notes_of(members: Iterable[Member], before: Iterable[Notable] = ()) -> list[Notable]:
-    """Return notes on these members. An earlier note on the same member and attempt keeps its time."""
-    since = {(note.rank, note.attempt): note.since for note in before}
-    return [
-        Notable(
-            rank=member.rank,
-            node=member.node,
-            reason=member.reason.value,
-            message=member.message[:300],
-            exit_code=member.exit_code,
-            attempt=member.attempt,
-            since=member.ended_at or since.get((member.rank, member.attempt), ""),
-        )
-        for member in members
-    ]
 
 
 def as_starting(status: RunStatus, pending: Sequence[Member]) -> RunStatus:
@@ -390,90 +279,6 @@ def with_reason(status: RunStatus, reason: Reason, message: str) -> RunStatus:
     return msgspec.structs.replace(status, reason=reason, message=message)
 
 
-def blame_node(status: RunStatus, member: Member) -> RunStatus:
-    """Count a failure against the member's node, unless the failure says nothing about the node."""
-    if not member.node or member.reason in _NOT_THE_NODE:
-        return status
-    failures = dict(status.avoid_nodes)
-    failures[member.node] = failures.pop(member.node, 0) + 1
-    while len(failures) > _REMEMBERED_NODES:
-        del failures[next(iter(failures))]
-    return msgspec.structs.replace(status, avoid_nodes=failures)
-
-
-def blame_late(status: RunStatus, attempt: Attempt, late: Iterable[Member]) -> RunStatus:
-    """Count a failure against the nodes of late members: the planned node if a member was never bound to one."""
-    planned = node_by_rank(attempt)
-    for member in late:
-        status = blame_node(status, replace(member, node=member.node or planned.get(member.rank, "")))
-    return status
-
-
-def note_unstarted(status: RunStatus, attempt: Attempt, failed: Sequence[Member], now: datetime) -> RunStatus:
-    """Record the one node that kept an attempt from starting.
-
-    `failed` are all members that did not start, the worst first. Nothing is recorded if they are on several nodes,
-    or if another Pod took the node's room first.
-    """
-    planned = node_by_rank(attempt)
-    nodes = {member.node or planned.get(member.rank, "") for member in failed}
-    if len(nodes) != 1 or "" in nodes:
-        return status
-    (node,), worst = nodes, failed[0]
-    reason = Reason.START_DEADLINE if worst.reason in (Reason.NONE, Reason.CREATING) else worst.reason
-    if reason not in _MAY_BE_THE_NODE or any(text in worst.message for text in _NODE_TAKEN_MEANWHILE):
-        return status
-    (note,) = notes_of([replace(worst, node=node, reason=reason, ended_at=format_time(now))])
-    others = [note for note in status.unstarted if note.node != node]
-    return msgspec.structs.replace(status, unstarted=[*others, note][-_REMEMBERED_STARTS:])
-
-
-_MAY_BE_THE_NODE = (
-    Reason.START_DEADLINE,
-    Reason.IMAGE_PULL,
-    Reason.VOLUME,
-    Reason.CONTAINER_CONFIG,
-    Reason.KUBELET_REFUSED,
-    Reason.FIRST_STEP_FAILED,
-)
-
-_NODE_TAKEN_MEANWHILE = ("Node didn't have enough resource", "OutOf", "Predicate ")
-"""Texts in the refusal of a kubelet that accepted another Pod meanwhile, or of a node that was changed."""
-
-_NOT_THE_NODE = (
-    Reason.STORAGE,
-    Reason.OUT_OF_MEMORY,
-    Reason.PREEMPTED,
-    Reason.MEMBER_DELETED,
-    Reason.FIRST_STEP_REFUSED,
-    Reason.FIRST_STEP_NO_PEERS,
-    Reason.FIRST_STEP_NO_CODE,
-)
-
-_SLOWNESS = (
-    Reason.ADMISSION,
-    Reason.QUOTA,
-    Reason.KUBELET_REFUSED,
-    Reason.CONTAINER_CONFIG,
-    Reason.IMAGE_PULL,
-    Reason.VOLUME,
-    Reason.STORAGE,
-    Reason.UNSCHEDULED,
-)
-
-
-def worst_of(waiting: Sequence[Member]) -> Member | None:
-    """Return the waiting member with the reason that is the least likely to disappear by itself."""
-    return min(
-        waiting, key=lambda m: (_SLOWNESS.index(m.reason) if m.reason in _SLOWNESS else 99, m.rank), default=None
-    )
-
-
 def earliest(*moments: datetime | None) -> datetime | None:
     """Return the earliest of these times; None if all are None."""
     return min((moment for moment in moments if moment is not None), default=None)
-
-
-def members_text(count: int) -> str:
-    """Return `1 member` or `2 members`."""
-    return "1 member" if count == 1 else f"{count} members"

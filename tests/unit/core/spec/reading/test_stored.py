@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.spec.stored import StoredSpec, read_stored
+from kajitori.core.spec.reading.stored import StoredSpec, read_stored
 
 WHOLE: dict[str, Any] = {
     "type": "service",

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kajitori.core.documents.faults import meant_fields, path_of
-from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import RunSpec
 from kajitori.errors import Fault, InvalidInput
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kajitori.core.spec.node_request import NodeRequest
+from kajitori.core.spec.reading.status_check import damage, damaged
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, PreemptedBy, Ran, RunStatus, template_text
-from kajitori.core.spec.status_check import damage, damaged
 
 ASKED = PreemptedBy(by="a/b", uid="u", ranks="0", since="2026-11-21T12:00:00Z")
 TEMPLATE = {

@@ -1,0 +1,1 @@
+"""Specs and statuses as they are read: what users write, with all faults; what is stored; what may be damaged."""
