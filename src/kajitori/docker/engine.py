@@ -27,7 +27,7 @@ from kajitori.docker.ports import PublishedPorts
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, Container
 from kajitori.docker.translation.creation import renamed
 from kajitori.docker.translation.request import Creation
-from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 
 SETTLED_SECONDS = 5.0
 """Longest time for which the answer to a start is delayed."""
@@ -161,9 +161,16 @@ class Engine:
             waiting.set_result(container)
         self._follow_to_its_end(container)
         container = await self.settled(container)
+        await self._settle_ports(container)
         if container.could_not_start:
             self._reported.add(container.uid)
             raise InvalidInput.one("", f"failed to start {container.name}: {_as_in_go(container.message)}")
+
+    async def _settle_ports(self, container: Container) -> None:
+        try:
+            await self.ports.settle(container)
+        except Unavailable as error:
+            log.warning("%s: %s", container.name, error)
 
     async def unreported_end(self, container: Container) -> str:
         """Return the line that says why the platform ended a container; empty if the program or a user ended it, or if
@@ -333,7 +340,9 @@ class Engine:
     async def _until_end(self, container: Container) -> None:
         """Wait for a container's end, then close its ports, and remove it if it was made with --rm."""
         try:
-            container = await self.ended(await self.platform.refreshed(container))
+            async for seen in self.platform.changes(await self.platform.refreshed(container)):
+                container = seen
+                await self._settle_ports(seen)
             self.ports.close(container)
             if not container.is_removed_at_end:
                 return

@@ -16,7 +16,7 @@ from kajitori.client.target import Target
 from kajitori.docker.engine import Engine
 from kajitori.docker.platform import Platform
 from kajitori.entrypoints.docker import DockerOptions, served, ways_in
-from kajitori.errors import NotFound
+from kajitori.errors import Fault, NotFound, Refused
 
 WEB = container(spec={"image": "python:3.12", "ports": [80]}).view
 AMOUNTS = {"cpuMillis": {"total": 4000, "used": 0}, "memoryBytes": {"total": 1 << 30, "used": 0}}
@@ -291,6 +291,40 @@ async def test_what_can_not_be_done_is_refused_with_a_sentence(
     async with http.request(method, path, json=body if method == "POST" else None) as answer:
         message = (await answer.json())["message"]
         assert (answer.status, words in message) == (status, True), message
+
+
+async def test_a_volume_of_a_compose_file_is_refused_with_the_line_to_write(http: aiohttp.ClientSession) -> None:
+    wanted = {"Name": "shop_db", "Labels": {"com.docker.compose.volume": "db"}}
+    async with http.post("/volumes/create", json=wanted) as answer:
+        told = (await answer.json())["message"]
+        assert "in the Compose file: volumes: {db: {external: true, name: data}}" in told, told
+
+
+async def test_a_fault_of_a_run_is_told_in_dockers_words(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`docker compose up` named spec.resources.shm and resources.memory, which are in no Compose file."""
+
+    async def post(*_: object) -> None:
+        hint = "set resources.memory as well"
+        raise Refused([Fault("spec.resources.shm", "8Gi counts against 2Gi", "8Gi", hint, "ShmAboveMemory")])
+
+    monkeypatch.setattr(FakePlatform, "post", post)
+    async with http.post("/containers/create", json={"Image": "busybox"}) as answer:
+        told = (await answer.json())["message"]
+        assert told.startswith("--shm-size: 8Gi counts against 2Gi") and "mem_limit: 16g" in told, told
+
+
+async def test_what_is_kept_of_an_ended_container_is_told(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`docker diff` named `docker exec`, which an ended container takes as little."""
+    ended = container("Failed", spec={"checkpoint": {"path": "/ckpt"}}).view
+    monkeypatch.setitem(FOUND, "/v1/runs", {"items": [ended]})
+    for path in ("changes", "export"):
+        async with http.get(f"/containers/my_web/{path}") as answer:
+            told = (await answer.json())["message"]
+            assert "docker logs my_web" in told and "docker cp my_web:/ckpt ." in told, told
 
 
 @pytest.mark.parametrize(

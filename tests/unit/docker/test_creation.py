@@ -117,6 +117,15 @@ def test_options_that_cannot_be_obeyed_are_all_refused_at_once() -> None:
     ]
 
 
+def test_shared_memory_of_the_host_is_a_large_one_of_its_own() -> None:
+    """PyTorch's pages and many Compose files say `ipc: host`, which was refused."""
+    made = creation(host={"IpcMode": "host", "Memory": 1 << 33})
+    assert (made.spec["resources"]["shm"], len(made.warnings)) == (str(1 << 33), 1)
+    assert "say how large: --shm-size" in creation(host={"IpcMode": "host"}).warnings[0]
+    assert creation(host={"IpcMode": "host", "ShmSize": 7}).spec["resources"] == {"shm": "7"}
+    assert faults(host={"IpcMode": "container:a"}) == ["--ipc"]
+
+
 def test_options_that_change_nothing_are_answered_with_a_warning() -> None:
     made = creation(host={"Ulimits": [{"Name": "nofile"}], "Init": True}, Hostname="h")
     assert [warning.split(":")[0] for warning in made.warnings] == ["--hostname", "--ulimit", "--init"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
 from tests.unit.docker.test_containers import container
@@ -30,6 +31,46 @@ async def test_the_first_free_port_of_a_range_is_opened() -> None:
         ports.close_all()
         with pytest.raises(Unavailable, match=f"{LOOPBACK}:{first} can't be opened here: "):
             await ports.open(publishing(str(first)))
+
+
+class OneMember(Platform):
+    """A server on this machine, with a run whose member has this address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(Target("http://127.0.0.1:1"))
+        self.address = address
+
+    async def members(self, container: Container) -> list[dict[str, Any]]:
+        return [{"rank": 0, "address": self.address}]
+
+
+@pytest.mark.parametrize(("address", "is_the_programs"), [(LOOPBACK, True), ("192.0.2.7", False)])
+async def test_a_port_that_the_program_opens_on_this_machine_is_left_to_it(address: str, is_the_programs: bool) -> None:
+    """`docker run -p 8080:8080` on `kaji up` took the port away from the program, which ended with "address in use"."""
+    with socket.create_server((LOOPBACK, 0)) as free:
+        port = free.getsockname()[1]
+    asked = {"HostConfig": {"PortBindings": {f"{port}/tcp": [{"HostPort": str(port)}]}}}
+    ports = PublishedPorts(OneMember(address))
+    await ports.open(container("Queued", notes=asked))
+    assert ports.of(container()) == {f"{port}/tcp": [{"HostIp": LOOPBACK, "HostPort": str(port)}]}
+    assert is_free(port), "as long as it does not run"
+    await ports.settle(container(notes=asked))
+    assert is_free(port) == is_the_programs
+    ports.close_all()
+    with socket.create_server((LOOPBACK, port)):  # the program, which the next bridge finds running
+        if is_the_programs:
+            await ports.open(container(notes=asked))
+        else:
+            with pytest.raises(Unavailable, match=f"{LOOPBACK}:{port} can't be opened here: "):
+                await ports.open(container(notes=asked))
+
+
+def is_free(port: int) -> bool:
+    try:
+        with socket.create_server((LOOPBACK, port)):
+            return True
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("text", ["80-", "x", "8099-8080", "80-65536", "1-2-3"])

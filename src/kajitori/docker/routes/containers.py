@@ -16,6 +16,7 @@ from kajitori.docker.routes.absent import BUILDER_NAME, no_builds
 from kajitori.docker.routes.networks import network_of
 from kajitori.docker.translation.container import Container, seconds_of
 from kajitori.docker.translation.creation import EmptyFolders, put_networks, read_creation
+from kajitori.docker.translation.faults import in_dockers_words
 from kajitori.docker.translation.filters import (
     CONTAINER_FILTERS,
     check_container_filters,
@@ -77,6 +78,8 @@ async def create(request: web.Request) -> web.Response:
     except AlreadyExists as error:
         message = f'Conflict. The container name "/{creation.name}" is already in use: {error.message}'
         raise AlreadyExists(message, hint=error.hint) from error
+    except InvalidInput as error:
+        raise in_dockers_words(error) from error
     return json_answer({"Id": container.id, "Warnings": creation.warnings}, status=201)
 
 

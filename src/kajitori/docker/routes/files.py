@@ -115,6 +115,15 @@ def _not_running(container: Container, when: str) -> WrongState:
     return WrongState(message, hint=f"{when}; {later}")
 
 
+def _what_is_kept(container: Container) -> str:
+    """Return the sentence that says what is left of an ended container; empty for one that has not ended."""
+    if not container.has_ended:
+        return ""
+    folder, name = _checkpoint_path(container), container.name
+    copied = f"docker cp {name}:{folder} ." if folder else "it has none (--label kaji.checkpoint=/PATH)"
+    return f"{name} has ended, and of it are kept: its log (docker logs {name}), its volumes, its checkpoint: {copied}"
+
+
 def _checkpoint_path(container: Container) -> str:
     return str((container.spec.get("checkpoint") or {}).get("path") or "")
 
@@ -248,12 +257,13 @@ async def _body(request: web.Request) -> AsyncIterator[bytes]:
 
 @routes.get("/containers/{id}/changes")
 async def changes(request: web.Request) -> web.Response:
-    await container_of(request)
-    raise InvalidInput.one("diff", "only nodes know what a program changed in its image", hint="use docker exec")
+    container = await container_of(request)
+    hint = _what_is_kept(container) or f"to look into it: docker exec {container.name} ls -l /PATH"
+    raise InvalidInput.one("diff", "only nodes know what a program changed in its image", hint=hint)
 
 
 @routes.get("/containers/{id}/export")
 async def export(request: web.Request) -> web.Response:
     container = await container_of(request)
-    hint = f"docker cp {container.name}:/PATH ."
+    hint = _what_is_kept(container) or f"docker cp {container.name}:/PATH ."
     raise InvalidInput.one("export", "images stay on the nodes", hint=hint)

@@ -6,12 +6,14 @@ from typing import Any
 
 from aiohttp import web
 
-from kajitori.docker.engine import Engine, engine_of, json_answer
+from kajitori.docker.engine import Engine, engine_of, json_answer, json_object
 from kajitori.docker.translation.container import NO_TIME
 from kajitori.docker.translation.filters import parse_filters
 from kajitori.errors import Forbidden, NotFound
 
 PRUNE_FILTERS = frozenset({"all", "label", "label!"})
+COMPOSE_LABEL = "com.docker.compose.volume"
+"""Label of a volume that Docker Compose makes: its name in the Compose file."""
 VOLUME_FILTERS = frozenset({"dangling", "driver", "label", "name"})
 
 routes = web.RouteTableDef()
@@ -28,11 +30,14 @@ async def list_volumes(request: web.Request) -> web.Response:
 @routes.post("/volumes/create")
 async def create_volume(request: web.Request) -> web.Response:
     """Answer with a volume that policy offers. Others can't be made."""
-    name = str((await request.json()).get("Name") or "")
+    body = await json_object(request)
+    name = str(body.get("Name") or "")
     volumes, _ = await _volumes(engine_of(request))
     if name not in volumes:
         offered = ", ".join(volumes) or "none"
         hint = f"policy offers {offered}; ask the operators for another, or use --label kaji.checkpoint=/PATH"
+        if volumes and (key := (body.get("Labels") or {}).get(COMPOSE_LABEL)):
+            hint += f"; in the Compose file: volumes: {{{key}: {{external: true, name: {next(iter(volumes))}}}}}"
         missing = f"no volume {name}" if name else "no anonymous volume"
         raise Forbidden(f"volumes are made by the cluster's operators, and there is {missing}: {hint}")
     return json_answer(volumes[name], status=201)

@@ -173,10 +173,24 @@ def _resources(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any])
         resources["cpu"] = f"{max(1, round(host['NanoCpus'] / 10**6))}m"
     for request in host.get("DeviceRequests") or ():
         _gpus(made, resources, body, request)
+    _shared_memory(made, resources, str(host.get("IpcMode") or "private"))
     if resources:
         made.spec["resources"] = resources
     if host.get("Privileged"):
         made.spec["privileged"] = True
+
+
+def _shared_memory(made: Creation, resources: dict[str, Any], mode: str) -> None:
+    """Give a container a large /dev/shm for `--ipc host`, which users of PyTorch write for their data loaders."""
+    if mode == "host":
+        text = "--ipc host: a member has a /dev/shm of its own"
+        if "memory" in resources and "shm" not in resources:
+            resources["shm"] = resources["memory"]
+            text += ", which may take all of its memory"
+        made.warnings.append(text if "shm" in resources else f"{text}; say how large: --shm-size 8g -m 16g")
+    elif mode not in ("private", "shareable"):
+        hint = "leave it out: processes of one container share memory anyway"
+        made.complain("--ipc", "members share no memory with other containers", hint, value=mode)
 
 
 def _gpus(made: Creation, resources: dict[str, Any], body: Mapping[str, Any], request: Mapping[str, Any]) -> None:
@@ -293,9 +307,6 @@ def _life(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> N
         made.complain("logger", f"no log driver named {kind!r} is registered", value=kind)
     elif kind not in ("json-file", "local", "journald") or log.get("Config"):
         warn(made, "--log-driver")
-    if host.get("IpcMode") not in (None, "", "private", "shareable"):
-        hint = "say --shm-size 8g for a large /dev/shm"
-        made.complain("--ipc", "members share no memory with others", hint, value=host["IpcMode"])
 
 
 def check_restart_policy(made: Creation, policy: Mapping[str, Any]) -> str:
