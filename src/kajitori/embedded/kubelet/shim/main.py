@@ -61,7 +61,7 @@ class Shim:
     """One container: its program, its log, and the orders that kubelets send.
 
     The program of this class is a process below the shim. A subclass that runs it in another way replaces
-    `_start_program`, `_received`, `_lives`, `_reap`, `_kill_everything`, `_pids` and `signal_leader`.
+    `_start_program`, `_on_output`, `_is_alive`, `_reap`, `_kill_everything`, `_process_ids` and `signal_leader`.
     """
 
     def __init__(self, document: dict[str, Any], lock: int, report: int) -> None:
@@ -71,11 +71,16 @@ class Shim:
         self.tty: bool = document["tty"]
         self.memory_limit_bytes: int = document["memory_limit_bytes"]
         self.memory_cgroup = next((group for group in self.identity.cgroups if group.counts_memory), None)
+        self.keeps_stdin = bool(document["stdin"])
+        """Whether the program has an input that kubelets may write to."""
+        self.stdin = -1
+        """The writing end of the program's input, or its terminal; -1 without one, and once it was closed."""
         self.lock = lock
         self.report = report
         self.log = LogWriter(document["log_path"], document["log_max_bytes"], document["log_max_files"])
         self.poll = select.poll()
         self.streams: dict[int, str] = {}
+        """Descriptors from which the program's output is read, with the name of the stream."""
         self.handlers: dict[int, Callable[[], None]] = {}
         """Further functions to call when a descriptor is ready."""
         self.connections: dict[int, Connection] = {}
@@ -84,17 +89,25 @@ class Shim:
         self.is_output_paused = False
         """True while an attached remote is far behind: the program's output stays unread in its pipes."""
         self.leader = 0
+        """Process identifier of the program; 0 before its start and after its end."""
         self.exit_code: int | None = None
         self.killing = False
+        """Whether all processes are being killed, which is repeated until none is left."""
         self.kill_at: float | None = None
+        """Time of the monotonic clock at which the grace period is over; None if the program was not told to end."""
         self.over_memory_limit = False
         self.within_limit = False
         """Whether the kernel killed the container for memory although it had not reached its own limit."""
         self.peak_bytes = 0
+        """Largest working set that was seen."""
         self.page_cache_bytes = 0
+        """Largest page cache that was seen."""
         self.largest_process_bytes = 0
+        """Largest memory of a process that has ended."""
         self.watch_at = 0.0
+        """Time of the monotonic clock at which memory is looked at again."""
         self.measure_at = 0.0
+        """Time of the monotonic clock from which page tables may be read again."""
         self.state: dict[str, Any] = {
             "shim_pid": os.getpid(),
             "boot_id": boot_id(),
@@ -111,6 +124,7 @@ class Shim:
     # Start
 
     def run(self) -> None:
+        """Start the program, and return once its last process has ended and its exit code is stored."""
         self._listen()
         self._wake_on_signals()
         try:
@@ -133,6 +147,7 @@ class Shim:
                 connection.attachment.finish(READ_REST_SECONDS)
 
     def _listen(self) -> None:
+        """Listen on the socket at which kubelets connect."""
         # The address of a Unix socket holds 107 bytes; a folder's path may be longer.
         folder = os.open(self.directory, os.O_PATH | os.O_DIRECTORY)
         address = f"/proc/self/fd/{folder}/{CONTROL_SOCKET}"
@@ -146,6 +161,7 @@ class Shim:
         self.poll.register(self.server, select.POLLIN)
 
     def _wake_on_signals(self) -> None:
+        """Let signals end the wait of the loop, and keep those from ending the shim that are meant for the program."""
         self.wakeup, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -156,6 +172,7 @@ class Shim:
         self.poll.register(self.wakeup, select.POLLIN)
 
     def _start_program(self) -> None:
+        """Start the program with its streams. Raises OSError or StartFailure."""
         for cgroup in self.identity.cgroups:
             cgroup.create()
         if self.tty:
@@ -177,15 +194,14 @@ class Shim:
             os.close(fd)
 
     def _stdin_descriptor(self) -> int:
+        """Return the reading end of the program's input, which is empty unless kubelets may write to it."""
         if not self.keeps_stdin:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         read, self.stdin = os.pipe2(os.O_CLOEXEC)
         return read
 
-    keeps_stdin = False
-    stdin = -1
-
     def _collect(self, fd: int, stream: str) -> None:
+        """Read the program's output from this descriptor from now on."""
         os.set_inheritable(fd, False)
         os.set_blocking(fd, False)
         self.streams[fd] = stream
@@ -194,6 +210,7 @@ class Shim:
     # One pass of the loop
 
     def _run_once(self) -> None:
+        """Wait for output, orders, the end of a process or the time of the next check, and act on each."""
         for fd, _ in self.poll.poll(self._timeout_milliseconds()):
             if fd in self.streams:
                 self._read_stream(fd)
@@ -220,6 +237,7 @@ class Shim:
             self.log.flush_partial()
 
     def _timeout_milliseconds(self) -> int:
+        """Return the longest time for which the loop may wait now."""
         if self.killing:
             return int(KILL_AGAIN_SECONDS * 1000)
         waits = [WATCH_SECONDS]
@@ -230,6 +248,7 @@ class Shim:
         return int(min(waits) * 1000) + 1
 
     def _read_stream(self, fd: int) -> None:
+        """Read output that is there, or close the stream at its end."""
         try:
             data = os.read(fd, READ_BYTES)
         except BlockingIOError:
@@ -283,12 +302,14 @@ class Shim:
                     self.poll.register(fd, select.POLLIN)
 
     def _accept(self) -> None:
+        """Take the connection of a kubelet."""
         with contextlib.suppress(OSError):
             accepted, _ = self.server.accept()
             self.connections[accepted.fileno()] = Connection(self, accepted)
             self.poll.register(accepted, select.POLLIN)
 
     def _reap(self) -> None:
+        """Take note of processes that have ended: the program, commands that kubelets run, and what these left."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -320,12 +341,14 @@ class Shim:
         return True
 
     def _kill_everything(self) -> None:
+        """Send SIGKILL to all processes of the container."""
         for cgroup in self.identity.cgroups:
             if cgroup.version == 2:
                 cgroup.kill()
         tree.kill_all(tree.descendants(os.getpid()))
 
     def _watch_memory(self, now: float) -> None:
+        """Note the peak of memory, and begin to kill the container if it is over its limit."""
         if self.memory_cgroup is not None:
             self.over_memory_limit = self.memory_cgroup.oom_kills() > 0
             self._note_peak(self.memory_cgroup)
@@ -341,9 +364,15 @@ class Shim:
         self.peak_bytes = max(self.peak_bytes, used, group.peak_bytes() - self.page_cache_bytes)
 
     def _process_ids(self) -> list[int]:
+        """Return the identifiers of all processes of the container."""
         return tree.descendants(os.getpid())
 
     def _measure_tree(self, now: float) -> None:
+        """Compare the memory of all processes with the limit and the peak, on a machine without memory cgroups.
+
+        Page tables tell it exactly, but take long to read, so they are read only if the resident memory, which counts
+        shared pages several times, may be over the limit or the peak.
+        """
         pids = self._process_ids()
         resident = tree.resident_bytes(pids)
         may_be_over = 0 < self.memory_limit_bytes < resident
@@ -357,6 +386,7 @@ class Shim:
     # Orders
 
     def signal_leader(self, number: int) -> None:
+        """Send a signal to the program."""
         if self.leader:
             with contextlib.suppress(OSError):
                 os.kill(self.leader, number)
@@ -378,6 +408,7 @@ class Shim:
     # End
 
     def _drain(self) -> None:
+        """Read the output that is left in the pipes."""
         for fd in list(self.streams):
             before = -1
             while fd in self.streams and before != 0:
@@ -386,6 +417,7 @@ class Shim:
                     self._read_stream(fd)
 
     def _finish(self, status: str, message: str) -> None:
+        """Store how the container ended, and remove its cgroups."""
         self.log.close()
         oom_kills = self.memory_cgroup.oom_kills() if self.memory_cgroup is not None else 0
         oom_killed = self.over_memory_limit or oom_kills > 0
@@ -409,6 +441,7 @@ class Shim:
         self._write_state(status)
 
     def _write_state(self, status: str) -> None:
+        """Write the state file, from which kubelets learn what became of the container."""
         self.state["status"] = status
         # Only the shim knows the exit code, so it waits until the full disk has room again.
         while True:
@@ -421,6 +454,7 @@ class Shim:
                 time.sleep(1)
 
     def _send_report(self, text: str) -> None:
+        """Tell the kubelet that started the shim whether the program runs; nothing else is reported this way."""
         with contextlib.suppress(OSError):
             os.write(self.report, text.encode())
         os.close(self.report)
@@ -458,6 +492,4 @@ def run(make: Callable[[dict[str, Any], int, int], Shim]) -> None:
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     with contextlib.suppress(OSError):
         os.chdir("/")
-    shim = make(document, lock, report)
-    shim.keeps_stdin = bool(document["stdin"])
-    shim.run()
+    make(document, lock, report).run()

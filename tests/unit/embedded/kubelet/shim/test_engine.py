@@ -127,6 +127,7 @@ def document(folder: Path) -> dict[str, Any]:
         "network_namespace": "",
         "host_name": "",
         "tty": False,
+        "stdin": False,
         "memory_limit_bytes": 100,
         "log_path": str(folder / "log"),
         "log_max_bytes": 1 << 20,
