@@ -23,51 +23,83 @@ _COLUMNS = (
 _LISTED = ", ".join(_COLUMNS)
 
 _KEPT = ("uid", "namespace", "name", "created_at")
-_UPSERT_RUN = (
-    f"INSERT INTO runs ({_LISTED}, document) VALUES ({', '.join(f'${n}' for n in range(1, len(_COLUMNS) + 2))}) "
-    "ON CONFLICT (uid) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS, "document") if name not in _KEPT)
-    + " WHERE excluded.seen_at >= runs.seen_at"
-)
+
+
+def _placeholders(count: int) -> str:
+    """Return `$1, $2, …` for this number of parameters."""
+    return ", ".join(f"${number}" for number in range(1, count + 1))
+
+
+_CHANGING = [name for name in (*_COLUMNS, "document") if name not in _KEPT]
+_UPSERT_RUN = f"""
+    INSERT INTO runs ({_LISTED}, document) VALUES ({_placeholders(len(_COLUMNS) + 1)})
+    ON CONFLICT (uid) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _CHANGING)}
+    WHERE excluded.seen_at >= runs.seen_at
+"""
+"""Writes a run, unless a newer state of it is there."""
 _ATTEMPT_COLUMNS = ("number", "nodes", "planned_at", "started_at", "ended_at", "reason", "message")
-_UPSERT_ATTEMPT = (
-    f"INSERT INTO attempts (run_uid, {', '.join(_ATTEMPT_COLUMNS)}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
-    "ON CONFLICT (run_uid, number) DO UPDATE SET "
-    + ", ".join(
-        f"{name} = CASE WHEN excluded.{name} <> '' THEN excluded.{name} ELSE attempts.{name} END"
-        for name in _ATTEMPT_COLUMNS[1:]
-    )
-)
+_NEW_UNLESS_EMPTY = "{0} = CASE WHEN excluded.{0} <> '' THEN excluded.{0} ELSE attempts.{0} END"
+_UPSERT_ATTEMPT = f"""
+    INSERT INTO attempts (run_uid, {", ".join(_ATTEMPT_COLUMNS)}) VALUES ({_placeholders(len(_ATTEMPT_COLUMNS) + 1)})
+    ON CONFLICT (run_uid, number) DO UPDATE SET {", ".join(map(_NEW_UNLESS_EMPTY.format, _ATTEMPT_COLUMNS[1:]))}
+"""
 """Empty values replace nothing: a status that has an attempt's end may no longer have its nodes."""
 
-NAMESPACES = (
-    "WITH RECURSIVE found(name) AS (SELECT MIN(namespace) FROM runs UNION ALL "
-    "SELECT (SELECT MIN(namespace) FROM runs WHERE namespace > found.name) FROM found WHERE found.name IS NOT NULL) "
-    "SELECT name FROM found WHERE name IS NOT NULL"
-)
+NAMESPACES = """
+    WITH RECURSIVE names(name) AS (
+        SELECT MIN(namespace) FROM runs
+        UNION ALL
+        SELECT (SELECT MIN(namespace) FROM runs WHERE namespace > names.name) FROM names WHERE names.name IS NOT NULL
+    )
+    SELECT name FROM names WHERE name IS NOT NULL
+"""
 """Jumps from one namespace to the next in the index, instead of reading all runs."""
-MARK_REMOVED = (
-    "UPDATE runs SET removed_at = $2, ended_at = COALESCE(ended_at, $2), "
-    "phase = CASE WHEN ended_at IS NULL THEN 'Stopped' ELSE phase END, "
-    "reason = CASE WHEN ended_at IS NULL THEN 'Deleting' ELSE reason END "
-    "WHERE uid = $1 AND removed_at IS NULL"
-)
+MARK_REMOVED = """
+    UPDATE runs SET
+        removed_at = $2,
+        ended_at = COALESCE(ended_at, $2),
+        phase = CASE WHEN ended_at IS NULL THEN 'Stopped' ELSE phase END,
+        reason = CASE WHEN ended_at IS NULL THEN 'Deleting' ELSE reason END
+    WHERE uid = $1 AND removed_at IS NULL
+"""
 _USAGE_COLUMNS = (
     "run_uid, id, ledger, namespace, owner, name, attempt, gpu_type, gpus, cpu_millis, memory_bytes, members, "
     "since, until, member_seconds, nodes"
 )
 STORY_COLUMNS = ("started", "ended", "cause", "culprit", "after", "saves_every", "counts")
-_INSERT_SEGMENT = (
-    f"INSERT INTO usage ({_USAGE_COLUMNS}, {', '.join(STORY_COLUMNS)}) "
-    f"VALUES ({', '.join(f'${n}' for n in range(1, 17 + len(STORY_COLUMNS)))}) ON CONFLICT (run_uid, id) DO NOTHING"
-)
-_INSERT_LEFT_OUT = (
-    "INSERT INTO usage (" + _USAGE_COLUMNS + ") "
-    "SELECT {1}, {2}, {3}, {4}, {5}, {6}, 0, {7}, {8}, {9}, {10}, 0, {11}, {12}, {13} - known.seconds, '' FROM "
-    "(SELECT CAST(COALESCE(SUM(member_seconds), 0) AS BIGINT) AS seconds FROM usage WHERE run_uid = {1} "
-    "AND ledger = {3} AND gpu_type = {7} AND gpus = {8} AND cpu_millis = {9} AND memory_bytes = {10}) AS known "
-    "WHERE {13} > known.seconds ON CONFLICT (run_uid, id) DO NOTHING"
-).format("", *(f"CAST(${n} AS {'TEXT' if n in (1, 4, 5, 6, 7) else 'BIGINT'})" for n in range(1, 14)))
+_INSERT_SEGMENT = f"""
+    INSERT INTO usage ({_USAGE_COLUMNS}, {", ".join(STORY_COLUMNS)})
+    VALUES ({_placeholders(len(_USAGE_COLUMNS.split(", ")) + len(STORY_COLUMNS))}) ON CONFLICT (run_uid, id) DO NOTHING
+"""
+_LEFT_OUT = {
+    "run_uid": "TEXT",
+    "id": "BIGINT",
+    "ledger": "BIGINT",
+    "namespace": "TEXT",
+    "owner": "TEXT",
+    "name": "TEXT",
+    "gpu_type": "TEXT",
+    "gpus": "BIGINT",
+    "cpu_millis": "BIGINT",
+    "memory_bytes": "BIGINT",
+    "since": "BIGINT",
+    "until": "BIGINT",
+    "total_seconds": "BIGINT",
+}
+"""The parameters of the next statement, in their order, with their types."""
+_INSERT_LEFT_OUT = f"""
+    INSERT INTO usage ({_USAGE_COLUMNS})
+    SELECT
+        {{run_uid}}, {{id}}, {{ledger}}, {{namespace}}, {{owner}}, {{name}}, 0,
+        {{gpu_type}}, {{gpus}}, {{cpu_millis}}, {{memory_bytes}}, 0,
+        {{since}}, {{until}}, {{total_seconds}} - stored.seconds, ''
+    FROM (
+        SELECT CAST(COALESCE(SUM(member_seconds), 0) AS BIGINT) AS seconds FROM usage
+        WHERE run_uid = {{run_uid}} AND ledger = {{ledger}} AND gpu_type = {{gpu_type}} AND gpus = {{gpus}}
+        AND cpu_millis = {{cpu_millis}} AND memory_bytes = {{memory_bytes}}
+    ) AS stored
+    WHERE {{total_seconds}} > stored.seconds ON CONFLICT (run_uid, id) DO NOTHING
+""".format(**{name: f"CAST(${n} AS {kind})" for n, (name, kind) in enumerate(_LEFT_OUT.items(), start=1)})
 """Adds the time of segments that a status had no room for: the total less the sum of all rows. The difference is 0, and
 nothing is added, if no segment was left out or if this time was added before. The run's own row is written first, in
 the same transaction, so that one of two writers waits for the other."""
@@ -118,8 +150,8 @@ def statements_of(states: Iterable[RunState]) -> list[Statement]:
             key = -(state.last * 16 + number)
             left_out.append((run.uid, key, *about, *_amounts_of(total), state.since, state.until, total.member_seconds))
     written = ((_UPSERT_RUN, runs), (_UPSERT_ATTEMPT, attempts), (_INSERT_SEGMENT, segments))
-    found = [Statement(sql, rows) for sql, rows in (*written, (_INSERT_LEFT_OUT, left_out)) if rows]
-    return [*found, lost_time.statement_of(marks)] if marks else found
+    statements = [Statement(sql, rows) for sql, rows in (*written, (_INSERT_LEFT_OUT, left_out)) if rows]
+    return [*statements, lost_time.statement_of(marks)] if marks else statements
 
 
 def _amounts_of(part: Amounts) -> tuple[str, int, int, int]:
@@ -137,13 +169,14 @@ async def list_runs(
         return []
     if wanted.name:
         return [_record_of(row) for row in await _by_name(database, wanted, limit, after)]
-    found = []
+    rows: list[Row] = []
     parts = list(_query_parts(wanted))
     for start in range(0, len(parts), _PARTS_OF_QUERY):
         sql, parameters = _union_query(wanted, parts[start : start + _PARTS_OF_QUERY], limit, after)
-        found += await database.fetch(sql, *parameters)
-    found.sort(key=lambda row: (row[7], row[0]), reverse=True)
-    return [_record_of(row) for row in found[:limit]]
+        rows += await database.fetch(sql, *parameters)
+    created_at, uid = _COLUMNS.index("created_at"), _COLUMNS.index("uid")
+    rows.sort(key=lambda row: (row[created_at], row[uid]), reverse=True)
+    return [_record_of(row) for row in rows[:limit]]
 
 
 def _query_parts(wanted: RunFilter) -> Iterator[dict[str, str]]:
@@ -177,14 +210,15 @@ def _union_query(
 
 def _common_conditions(wanted: RunFilter, parameters: Parameters) -> list[str]:
     """Return the conditions on time and name that every part of a list has."""
-    found = []
+    conditions = []
     if wanted.since is not None:
-        found.append(f"created_at >= {parameters.add(wanted.since)}")
+        conditions.append(f"created_at >= {parameters.add(wanted.since)}")
     if wanted.until is not None:
-        found.append(f"created_at < {parameters.add(wanted.until)}")
+        conditions.append(f"created_at < {parameters.add(wanted.until)}")
     if wanted.name:
-        found.append(f"name >= {parameters.add(wanted.name)} AND name < {parameters.add(_after_all(wanted.name))}")
-    return found
+        beginning, end = parameters.add(wanted.name), parameters.add(_after_all(wanted.name))
+        conditions.append(f"name >= {beginning} AND name < {end}")
+    return conditions
 
 
 async def _by_name(database: Database, wanted: RunFilter, limit: int, after: tuple[int, str] | None) -> list[Row]:
@@ -243,14 +277,16 @@ async def _days_with(
     oldest = max(first, since if since is not None else first) // DAY
     newest = min(last, until if until is not None else last) // DAY
     begin, end = f"${len(parameters) + 1}", f"${len(parameters) + 2}"
-    here = f"SELECT 1 FROM runs WHERE created_at / {DAY} = walk.day - 1 AND {condition} LIMIT {most}"
-    sql = (
-        "WITH RECURSIVE walk(day, here, found) AS ("
-        f"SELECT CAST({begin} AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL "
-        f"SELECT walk.day - 1, (SELECT COUNT(*) FROM ({here}) AS same), walk.found + walk.here FROM walk "
-        f"WHERE walk.found + walk.here < {most} AND walk.day > {end}) "
-        "SELECT day FROM walk WHERE here > 0"
-    )
+    runs_of_day = f"SELECT 1 FROM runs WHERE created_at / {DAY} = walk.day - 1 AND {condition} LIMIT {most}"
+    sql = f"""
+        WITH RECURSIVE walk(day, runs, runs_before) AS (
+            SELECT CAST({begin} AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT)
+            UNION ALL
+            SELECT walk.day - 1, (SELECT COUNT(*) FROM ({runs_of_day}) AS same), walk.runs_before + walk.runs
+            FROM walk WHERE walk.runs_before + walk.runs < {most} AND walk.day > {end}
+        )
+        SELECT day FROM walk WHERE runs > 0
+    """
     return [day for (day,) in await database.fetch(sql, *parameters, newest + 1, oldest)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.usage.daily import DAY, MIB_SHIFT, Level, parts_of
+from kajitori.core.usage.daily import DAY, MIB_SHIFT, Level, Stretch, parts_of
 from kajitori.core.usage.sums import By, Prices, UsageSum, add_up, add_whole
 from kajitori.core.words.nodes.node_lists import expand
 from kajitori.history.database import Database, Parameters, Reader, Row
@@ -31,6 +31,7 @@ _KEYS = {By.TEAM: "namespace", By.OWNER: "owner", By.TYPE: "gpu_type"}
 AMOUNTS = "gpu_type, gpus, cpu_millis, memory_bytes"
 _NODE_GROUP = f"nodes, {AMOUNTS}"
 SUMMED_COLUMNS = "gpu_seconds, cpu_milli_seconds, mib_seconds, odd_byte_seconds, member_seconds"
+_TOTALS = ", ".join(f"SUM({column})" for column in SUMMED_COLUMNS.split(", "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ class Query(Parameters):
         owner = self.add(wanted.owner) if wanted.owner else ""
 
         def condition(namespace: str, user: str) -> str:
-            found = f" AND {namespace} IN ({places})" if places else ""
-            return f"{found} AND {user} = {owner}" if owner else found
+            in_namespaces = f" AND {namespace} IN ({places})" if places else ""
+            return f"{in_namespaces} AND {user} = {owner}" if owner else in_namespaces
 
         self.filter = condition("namespace", "owner")
         self.filter_few = condition("(namespace || '')", "(owner || '')")
@@ -124,31 +125,45 @@ async def _by_sums(database: Database, by: By, wanted: UsageFilter, prices: Pric
     meanwhile."""
     query, parts, key = Query(wanted), parts_of(wanted.since, wanted.until), _KEYS[by]
     level = level_of(by, wanted)
-    only = " AND namespace = ''" if level == Level.OWNER.value else ""  # for the index
+    # 1. Whole days from their sums.
+    of_level = " AND namespace = ''" if level == Level.OWNER.value else ""  # for the index
     selects = [
-        f"SELECT {key} AS key, gpu_type, {SUMMED_COLUMNS} FROM usage_sums "
-        f"WHERE level = {query.add(level)} AND days = {query.add(stretch.days)} "
-        f"AND first >= {query.add(stretch.since)} AND first < {query.add(stretch.until)}{query.filter}{only}"
+        f"SELECT {key} AS key, gpu_type, {_sums_of(query, stretch, level)}{query.filter}{of_level}"
         for stretch in parts.sums
     ]
+    # 2. Segments that are not part of the sums yet.
     not_summed = f"summed = 0 AND {query.within(wanted.since, wanted.until)}{query.filter_few}"
-    segments = [(wanted.since, wanted.until, not_summed)]
+    selects.append(_segments_of(query, key, wanted.since, wanted.until, not_summed))
+    # 3. The parts of days at both ends, from the segments of these days.
     for since, until in parts.edges:
-        segments += [(since, until, f"summed <> 0 AND {condition}") for condition in query.edge(since, until)]
-    for since, until, condition in segments:
-        seconds = query.member_seconds(since, until)
-        selects.append(
-            f"SELECT key, gpu_type, gpus * seconds, cpu_millis * seconds, (memory_bytes >> {MIB_SHIFT}) * seconds, "
-            f"(memory_bytes & {(1 << MIB_SHIFT) - 1}) * seconds, seconds FROM "
-            f"(SELECT {key} AS key, gpu_type, gpus, cpu_millis, memory_bytes, {seconds} AS seconds "
-            f"FROM usage WHERE {condition}) AS segments"
-        )
-    columns = ", ".join(f"SUM({column})" for column in SUMMED_COLUMNS.split(", "))
-    sql = (
-        f"WITH found(key, gpu_type, {SUMMED_COLUMNS}) AS ({' UNION ALL '.join(selects)}) "
-        f"SELECT key, gpu_type, {columns} FROM found GROUP BY 1, 2"
-    )
+        conditions = (f"summed <> 0 AND {condition}" for condition in query.edge(since, until))
+        selects += [_segments_of(query, key, since, until, condition) for condition in conditions]
+    sql = f"""
+        WITH parts(key, gpu_type, {SUMMED_COLUMNS}) AS ({" UNION ALL ".join(selects)})
+        SELECT key, gpu_type, {_TOTALS} FROM parts GROUP BY 1, 2
+    """
     return add_whole(amounts(await database.fetch(sql, *query.values)), prices)
+
+
+def _sums_of(query: Query, stretch: Stretch, level: str) -> str:
+    """Return the end of a SELECT of the daily sums in a stretch of days."""
+    return (
+        f"{SUMMED_COLUMNS} FROM usage_sums WHERE level = {query.add(level)} AND days = {query.add(stretch.days)} "
+        f"AND first >= {query.add(stretch.since)} AND first < {query.add(stretch.until)}"
+    )
+
+
+def _segments_of(query: Query, key: str, since: int, until: int, condition: str) -> str:
+    """Return the SELECT of what segments used between two times, in the columns of the daily sums."""
+    seconds = query.member_seconds(since, until)
+    mib, odd_bytes = f"memory_bytes >> {MIB_SHIFT}", f"memory_bytes & {(1 << MIB_SHIFT) - 1}"
+    return f"""
+        SELECT key, gpu_type, gpus * seconds, cpu_millis * seconds, ({mib}) * seconds, ({odd_bytes}) * seconds, seconds
+        FROM (
+            SELECT {key} AS key, gpu_type, gpus, cpu_millis, memory_bytes, {seconds} AS seconds
+            FROM usage WHERE {condition}
+        ) AS segments
+    """
 
 
 def level_of(by: By, wanted: UsageFilter) -> str:
@@ -166,15 +181,12 @@ async def add_expired(
     """Add the usage of expired runs, of which only daily sums are left, under one key."""
     query = Query(wanted)
     selects = [
-        f"SELECT gpu_type, {SUMMED_COLUMNS} FROM usage_sums WHERE level = {query.add(Level.BOTH.value)} "
-        f"AND days = {query.add(stretch.days)} AND first >= {query.add(stretch.since)} "
-        f"AND first < {query.add(stretch.until)} AND origin <> ''{query.filter}"
+        f"SELECT gpu_type, {_sums_of(query, stretch, Level.BOTH.value)} AND origin <> ''{query.filter}"
         for stretch in parts_of(wanted.since, wanted.until).sums
     ]
     if not selects:
         return sums
-    columns = ", ".join(f"SUM({column})" for column in SUMMED_COLUMNS.split(", "))
-    sql = f"SELECT '{EXPIRED}', gpu_type, {columns} FROM ({' UNION ALL '.join(selects)}) AS found GROUP BY 2"
+    sql = f"SELECT '{EXPIRED}', gpu_type, {_TOTALS} FROM ({' UNION ALL '.join(selects)}) AS days GROUP BY 2"
     return add_whole(amounts(await reader.fetch(sql, *query.values)), prices, sums)
 
 
@@ -197,21 +209,26 @@ async def _by_run(database: Database, wanted: UsageFilter, prices: Prices) -> di
     if len(rows) <= MOST_SEGMENTS:
         return add_up(_runs_of(rows), prices)
     del rows
-    largest = (
-        f"SELECT run_uid FROM usage WHERE {within} GROUP BY run_uid "
-        f"ORDER BY SUM(gpus * ({seconds})) DESC, SUM(cpu_millis * ({seconds})) DESC, run_uid LIMIT {MOST_RUNS}"
-    )
-    grouped = "GROUP BY namespace, name, run_uid"
-    each = f"SELECT namespace, name, run_uid, {AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
-    rest = f"SELECT {AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
+    largest_runs = f"""
+        SELECT run_uid FROM usage WHERE {within} GROUP BY run_uid
+        ORDER BY SUM(gpus * ({seconds})) DESC, SUM(cpu_millis * ({seconds})) DESC, run_uid LIMIT {MOST_RUNS}
+    """
+    each_run = f"""
+        SELECT namespace, name, run_uid, {AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage
+        WHERE {within} AND run_uid IN ({largest_runs}) GROUP BY namespace, name, run_uid, {AMOUNTS}
+    """
+    all_others = f"""
+        SELECT {AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage
+        WHERE {within} AND run_uid NOT IN ({largest_runs}) GROUP BY {AMOUNTS}
+    """
     async with database.snapshot() as reader:
-        rows = await reader.fetch(f"{each} AND run_uid IN ({largest}) {grouped}, {AMOUNTS}", *query.values)
-        sums = add_up(_runs_of(rows), prices)
-        rows = await reader.fetch(f"{rest} AND run_uid NOT IN ({largest}) GROUP BY {AMOUNTS}", *query.values)
+        sums = add_up(_runs_of(await reader.fetch(each_run, *query.values)), prices)
+        rows = await reader.fetch(all_others, *query.values)
     return add_up(((OTHERS, *row) for row in rows), prices, sums)
 
 
 def _runs_of(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
+    """Yield key of the run, amounts and member-seconds."""
     for namespace, name, uid, gpu_type, gpus, cpu_millis, memory_bytes, seconds in rows:
         yield f"{namespace}/{name}/{uid}", gpu_type, gpus, cpu_millis, memory_bytes, seconds
 
@@ -220,18 +237,18 @@ async def _by_node(database: Database, wanted: UsageFilter, prices: Prices) -> d
     """Return the sums by node. Segments with the same node list are added up in the database, and lists are expanded
     page by page, so the memory does not grow with the runs."""
     query = Query(wanted)
-    within = f"{query.ended_since(wanted.since)} AND {query.within(wanted.since, wanted.until)}"
+    within = f"{query.ended_since(wanted.since)} AND {query.within(wanted.since, wanted.until)}{query.filter}"
     overlap = query.overlap(wanted.since, wanted.until)
-    each = f"{overlap} * (CASE WHEN nodes = '' THEN members ELSE 1 END)"
-    seconds = f"CASE WHEN members > 0 THEN {each} ELSE member_seconds END"
+    on_each_node = f"{overlap} * (CASE WHEN nodes = '' THEN members ELSE 1 END)"
+    seconds = f"CASE WHEN members > 0 THEN {on_each_node} ELSE member_seconds END"
     sums: dict[str, UsageSum] = {}
     after: Sequence[Any] = ("", "", -1, -1, -1)
     places = ", ".join(f"${len(query.values) + number + 1}" for number in range(len(after)))
-    sql = (
-        f"SELECT {_NODE_GROUP}, CAST(SUM({seconds}) AS BIGINT) "
-        f"FROM usage WHERE {within}{query.filter} AND ({_NODE_GROUP}) > ({places}) "
-        f"GROUP BY {_NODE_GROUP} ORDER BY {_NODE_GROUP} LIMIT {_PAGE}"
-    )
+    sql = f"""
+        SELECT {_NODE_GROUP}, CAST(SUM({seconds}) AS BIGINT) FROM usage
+        WHERE {within} AND ({_NODE_GROUP}) > ({places})
+        GROUP BY {_NODE_GROUP} ORDER BY {_NODE_GROUP} LIMIT {_PAGE}
+    """
     while rows := await database.fetch(sql, *query.values, *after):
         add_up(_nodes_of(rows), prices, sums)
         after = rows[-1][: len(after)]
@@ -241,6 +258,7 @@ async def _by_node(database: Database, wanted: UsageFilter, prices: Prices) -> d
 
 
 def _nodes_of(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
+    """Yield each node of each row, with amounts and member-seconds there."""
     for nodes, gpu_type, gpus, cpu_millis, memory_bytes, seconds in rows:
         amounts = gpu_type, gpus, cpu_millis, memory_bytes
         if not nodes:
