@@ -421,7 +421,7 @@ class Reconciler:
         if self._records.logs is not None:
             if history is None:
                 await self._records.logs.forget(meta.namespace, meta.uid)
-            self._records.logs.let_go(meta.uid)
+            self._records.logs.forget_run(meta.uid)
         if history is None:
             await self._records.results.forget(meta.namespace, meta.uid)
         await self._runs.budgets.keep(run, None)

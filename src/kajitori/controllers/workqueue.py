@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.errors import Conflict, KajitoriError, NotFound
 
 log = logging.getLogger(__name__)
@@ -178,6 +179,6 @@ class WorkQueue:
 
     def _try_again(self, key: Key, unit_seconds: float) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = min(unit_seconds * 2.0 ** min(failures, 16), RETRY_MAX_SECONDS)
+        pause = backoff_seconds(failures, 2 * unit_seconds, RETRY_MAX_SECONDS)
         self.wake(key, timedelta(seconds=pause))
         return pause

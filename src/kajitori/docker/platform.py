@@ -18,6 +18,7 @@ from kajitori.client.target import Target
 from kajitori.client.web_api import error_of
 from kajitori.codepack.packing import Pack
 from kajitori.codepack.uploading import Ask, Reply, upload
+from kajitori.core.words.backoff import Backoff
 from kajitori.docker.translation.container import Container, container_id, split_rank
 from kajitori.errors import Busy, Conflict, InvalidInput, NotFound, Unavailable, WrongState
 
@@ -148,7 +149,7 @@ class Platform:
 
     async def start(self, container: Container) -> Container:
         """Start a run that was created, or again one that has ended."""
-        pause, until = FIRST_PAUSE_SECONDS, time.monotonic() + SETTLING_SECONDS
+        backoff, until = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS), time.monotonic() + SETTLING_SECONDS
         while True:
             try:
                 return Container(await self.post(run_path(container, "/resume")), container.rank)
@@ -158,8 +159,7 @@ class Platform:
                     return container
                 if time.monotonic() > until:
                     raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(backoff.next_seconds())
 
     async def seen_by_controller(self, container: Container) -> None:
         """Wait until the controller has seen that a run was asked to start."""
@@ -173,14 +173,13 @@ class Platform:
         params = {"grace": "0s"} if at_once else {}
         params |= {"checkpoint": "true"} if checkpoint and container.spec.get("checkpoint") else {}
         await self.call("DELETE", run_path(container), params=params)
-        pause, until = FIRST_PAUSE_SECONDS, time.monotonic() + GONE_SECONDS
+        backoff, until = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS), time.monotonic() + GONE_SECONDS
         while time.monotonic() < until:
             try:
                 await self.refreshed(container)
             except NotFound:
                 return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(backoff.next_seconds())
         raise Unavailable(f"{container.name} is being deleted, and its members have not ended yet")
 
     async def changes(self, container: Container) -> AsyncGenerator[Container]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+
+from kajitori.errors import KajitoriError
 
 
 class LastingFailure:
@@ -23,6 +26,13 @@ class LastingFailure:
         if message != self.message:
             self._log.log(self._level, self._text, message)
         self.message = message
+
+    async def note_failure_of(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work; if it raises a KajitoriError, record the failure instead."""
+        try:
+            await work()
+        except KajitoriError as error:
+            self.note(error.message)
 
     def end(self) -> None:
         """Record that a try succeeded."""

@@ -20,6 +20,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import started_at_of
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.logs import notices
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.core.words.rotation_notice import is_about_rotation
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
@@ -388,7 +389,8 @@ async def _pause(tracker: RunTracker, failures: int, until: Callable[[], bool] =
     """Wait for a change of the run, and a moment for further ones; longer after each failure in a row. `until` ends
     the wait as soon as it is true."""
     clock = asyncio.get_running_loop().time
-    if until() or (await tracker.changed(min(FIRST_PAUSE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS)) and until()):
+    pause = backoff_seconds(failures + 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+    if until() or (await tracker.changed(pause) and until()):
         return
     ends_at = clock() + FIRST_PAUSE_SECONDS
     while (left := ends_at - clock()) > 0 and not until():

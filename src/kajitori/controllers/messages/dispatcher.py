@@ -33,6 +33,7 @@ from kajitori.core.messages.outbox import Message, Request
 from kajitori.core.spec.notify import Kind, Notify
 from kajitori.core.spec.status import Notice, RunStatus
 from kajitori.core.words import names
+from kajitori.core.words.backoff import Backoff
 from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
@@ -133,7 +134,8 @@ class MessageDispatcher:
             await self._sending_process.close()
 
     async def _take_over_forever(self) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        """Take new notices and tests over into the outboxes, whenever there are any, until cancelled."""
+        backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while True:
             await self._wake.wait()
             await asyncio.sleep(GATHER_SECONDS)
@@ -142,12 +144,11 @@ class MessageDispatcher:
                 await self._load_outboxes()
                 await self._take_notices()
                 await self._take_tests()
-                pause = FIRST_PAUSE_SECONDS
+                backoff.reset()
             except KajitoriError as error:
                 log.warning("messages wait in the status of their runs: %s", error.message)
                 self._wake.set()
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(backoff.next_seconds())
 
     async def _load_outboxes(self) -> None:
         """Read all outboxes that the last leader stored."""
@@ -318,7 +319,8 @@ class MessageDispatcher:
             self._delivering[stored.recipient] = asyncio.create_task(self._deliver_all(stored))
 
     async def _deliver_all(self, stored: StoredOutbox) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        """Deliver the messages in an outbox until it is empty."""
+        backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while not stored.outbox.is_empty:
             stored.wake.clear()
             try:
@@ -326,11 +328,10 @@ class MessageDispatcher:
                 requests = await self._store_due_requests(stored, channels)
                 if requests:
                     await self._send_requests(stored, requests, channels)
-                pause = FIRST_PAUSE_SECONDS
+                backoff.reset()
             except KajitoriError as error:
                 log.warning("the outbox of %s can't be written: %s", stored.recipient.name, error.message)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(backoff.next_seconds())
             except Exception:  # a fault in one message must not hold up its recipient for good
                 log.exception("messages to %s are tried again", stored.recipient.name)
                 await asyncio.sleep(LONGEST_PAUSE_SECONDS)
@@ -392,15 +393,14 @@ class MessageDispatcher:
     async def _store_receipts(self, stored: StoredOutbox, outbox: post.Outbox) -> None:
         """Store which messages were delivered. Nothing else is sent until that succeeds; else messages would be sent
         twice."""
-        pause = FIRST_PAUSE_SECONDS
+        backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while True:
             try:
                 await stored.store(outbox)
                 return
             except KajitoriError as error:
                 log.warning("deliveries to %s are not recorded yet: %s", stored.recipient.name, error.message)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(backoff.next_seconds())
 
     async def _wait_until_due(self, stored: StoredOutbox) -> None:
         """Wait until a request is due or a message was added."""

@@ -12,7 +12,6 @@ import msgspec
 from kajitori.cluster.platform.message_secrets import channels_in, recipient_in, tests_in
 from kajitori.core.messages.channels import Channel, Recipient, recipients_of
 from kajitori.core.words import names
-from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta, Wire
 from kajitori.kube.resources import SECRETS
@@ -74,14 +73,12 @@ class FollowedChannels:
     async def follow(self) -> None:
         """Follow the Secrets until cancelled."""
         while True:
-            try:
-                await self._watch()
-            except KajitoriError as error:
-                self._failure.note(error.message)
+            await self._failure.note_failure_of(self._watch)
             self.synced.set()
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     async def _watch(self) -> None:
+        """Follow the Secrets until the watch fails or is not allowed."""
         self._secrets.clear()
         selector = f"{names.LABEL_MESSAGES}={names.MESSAGE_CHANNELS}"
         watched = watch_if_allowed(

@@ -26,6 +26,7 @@ from kajitori.cluster.runs.recording import (
 from kajitori.controllers.workqueue import Key
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.usage.records import AuditEntry, RunState
+from kajitori.core.words.backoff import Backoff
 from kajitori.errors import KajitoriError
 from kajitori.history.store import History
 from kajitori.kube.resources import Resource
@@ -178,7 +179,7 @@ class HistoryKeeper:
             self._wake.set()
 
     async def _write_forever(self) -> None:
-        pause, is_first = FIRST_PAUSE_SECONDS, True
+        backoff, is_first = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS), True
         while True:
             await self._wake.wait()
             await asyncio.sleep(GATHER_SECONDS)
@@ -194,10 +195,9 @@ class HistoryKeeper:
                 self._metrics.history_failures.inc()
                 log.warning("history is behind by %d runs: %s", len(self._changed), error)
                 self._wake.set()
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(backoff.next_seconds())
             else:
-                pause = FIRST_PAUSE_SECONDS
+                backoff.reset()
             self._metrics.history_waiting.set(len(self._changed))
 
     async def _write_changes(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, nullcontext
 from datetime import timedelta
 
@@ -16,6 +17,7 @@ from kajitori.core.logs.kept import logs_to_keep
 from kajitori.core.logs.notices import UNKNOWN_TIME, missing_beginning, only_end_kept
 from kajitori.core.policy.model import Logs
 from kajitori.core.words import names
+from kajitori.core.words.backoff import Backoff
 from kajitori.core.words.quantities import format_duration
 from kajitori.errors import InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
@@ -99,28 +101,35 @@ class LogKeeper:
         Policy chooses the members. Logs of the oldest attempts are removed, but not those of a sweep, in which any
         attempt may be the last one of a member.
         """
-        wanted = logs_to_keep(actions, members, rules.members)
         self._forget_deleted_pods(run.uid, {member.uid for member in members})
+        wanted = logs_to_keep(actions, members, rules.members)
         if not wanted:
             return frozenset()
-        grace_seconds = max(
-            action.grace_seconds for action in actions if isinstance(action, DeleteMembers | DeleteMember)
-        )
+        # 1. Store the logs of members that have ended; if that takes longer than a moment, it goes on.
+        ended = [member for member in wanted if member.is_over]
+        if ended:
+            await asyncio.wait([self._keep_ended(run, member, rules) for member in ended], timeout=WAIT_SECONDS)
+        # 2. Store the logs of running members, and follow them to their end.
         running = [member for member in wanted if not member.is_over]
-        keeping = [self._keep_ended(run, member, rules) for member in wanted if member.is_over]
-        if keeping:
-            await asyncio.wait(keeping, timeout=WAIT_SECONDS)
         if running:
+            deletions = (action for action in actions if isinstance(action, DeleteMembers | DeleteMember))
+            grace_seconds = max(deletion.grace_seconds for deletion in deletions)
             await self.keep_ending(run, running, size_bytes=rules.per_member_bytes, grace_seconds=grace_seconds)
+        # 3. Remove the logs of attempts that are too old.
         oldest = max(member.attempt for member in wanted) - rules.attempts
         if oldest > 0 and not of_sweep:
             await self.forget(run.namespace, run.uid, up_to_attempt=oldest)
-        left = [member for member in wanted if member.is_over and not self._ended[run.uid][member.uid].done()]
-        known = {deletion.uid for deletion in self._postponed.get(run.uid, ())}
-        more = [DeleteMember(member.pod, member.uid, 0) for member in left if member.uid not in known]
-        if more:
-            self._postponed.setdefault(run.uid, []).extend(more)
-        return frozenset(member.uid for member in left)
+        # 4. Postpone the deletion of Pods with logs that are not stored yet.
+        unstored = [member for member in ended if not self._ended[run.uid][member.uid].done()]
+        self._postpone_deletions(run, unstored)
+        return frozenset(member.uid for member in unstored)
+
+    def _postpone_deletions(self, run: RunReference, members: Iterable[Member]) -> None:
+        """Add these members to the deletions that `due_deletions` returns later, unless they are there already."""
+        postponed = {deletion.uid for deletion in self._postponed.get(run.uid, ())}
+        added = [DeleteMember(member.pod, member.uid, 0) for member in members if member.uid not in postponed]
+        if added:
+            self._postponed.setdefault(run.uid, []).extend(added)
 
     def due_deletions(self, run: RunReference) -> list[DeleteMember]:
         """Return the deletions that `keep_before` postponed and that are due now: the log is kept or given up."""
@@ -133,25 +142,22 @@ class LogKeeper:
 
     async def keep_ended(self, run: RunReference, member: Member, *, size_bytes: int, within_seconds: int) -> None:
         """Store the end of an ended member's log; return once it is stored or given up."""
-        pause = FIRST_PAUSE_SECONDS
-        began = asyncio.get_running_loop().time()
+        clock, backoff = asyncio.get_running_loop().time, Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        began, within = clock(), format_duration(within_seconds)
         self._metrics.logs_waiting.inc()
         try:
             while (why := await self._try_to_keep(run, member, size_bytes)) is not None:
-                now = asyncio.get_running_loop().time()
+                now, pause = clock(), backoff.next_seconds()
                 if now + pause > began + within_seconds:
                     self._metrics.logs_lost.inc()
-                    self._report_event(
-                        run, member, "LogLost", f"{why}; it is given up after {format_duration(within_seconds)}"
-                    )
+                    self._report_event(run, member, "LogLost", f"{why}; it is given up after {within}")
                     return
                 reported = self._reported_attempts.setdefault(run.uid, set())
                 if now - began >= REPORT_AFTER_SECONDS and member.attempt not in reported:
                     reported.add(member.attempt)
-                    patience = f"its Pod stays for up to {format_duration(within_seconds)}"
-                    self._report_event(run, member, "LogNotKeptYet", f"{why}; {patience} (policy: logs.keepWithin)")
+                    patience = f"its Pod stays for up to {within} (policy: logs.keepWithin)"
+                    self._report_event(run, member, "LogNotKeptYet", f"{why}; {patience}")
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         finally:
             self._metrics.logs_waiting.dec()
 
@@ -186,8 +192,8 @@ class LogKeeper:
             log.info("kept logs of run %s in %s could not be looked at: %s", run_uid, namespace, error)
             return 0
 
-    def let_go(self, run_uid: str) -> None:
-        """Forget a run whose object is removed, but keep its stored logs."""
+    def forget_run(self, run_uid: str) -> None:
+        """Forget a run after its object was removed, but keep its stored logs."""
         self._forget_deleted_pods(run_uid)
         self._postponed.pop(run_uid, None)
         self._reported_attempts.pop(run_uid, None)
@@ -196,7 +202,7 @@ class LogKeeper:
         """Remove the kept logs of a run, or of its oldest attempts."""
         try:
             if up_to_attempt is None:
-                self.let_go(run_uid)
+                self.forget_run(run_uid)
             await self._kept.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
         except KajitoriError as error:  # `collect` removes them later
             log.info("kept logs of run %s in %s could not be removed: %s", run_uid, namespace, error)
@@ -269,6 +275,7 @@ class LogKeeper:
             self._events.emit(about, "Warning", reason, message)
 
     async def _keep_rest(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
+        """Store the log of a member that is ending, once it has ended within this time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._keep_running(member, name, size_bytes, follow=True)
@@ -303,25 +310,30 @@ class LogKeeper:
             tail_lines=lines,
             timestamps=True,
         )
-        pieces: list[bytes] = []
-        size = 0
-        cut = False
         async with stream, aclosing(aiter(stream)) as chunks:
-            async for chunk in chunks:
-                pieces.append(chunk)
-                size += len(chunk)
-                while size - len(pieces[0]) >= size_bytes:
-                    size -= len(pieces.pop(0))
-                    cut = True
-        end = b"".join(pieces)
-        if len(end) > size_bytes:
-            end, cut = end[-size_bytes:], True
-        end = end[end.find(b"\n") + 1 :] if cut else end
-        if cut or end.count(b"\n") >= lines:
+            end, is_cut = await _last_lines(chunks, size_bytes)
+        if is_cut or end.count(b"\n") >= lines:
             notice = only_end_kept(len(end))
         else:
             notice = missing_beginning(member.started_at, end.partition(b"\n")[0], member.node)
         return f"{UNKNOWN_TIME} {notice}\n".encode() + end if notice else end
+
+
+async def _last_lines(chunks: AsyncIterator[bytes], size_bytes: int) -> tuple[bytes, bool]:
+    """Return the last whole lines with at most this size, and whether anything before them was left out."""
+    pieces: deque[bytes] = deque()
+    size = 0
+    is_cut = False
+    async for chunk in chunks:
+        pieces.append(chunk)
+        size += len(chunk)
+        while size - len(pieces[0]) >= size_bytes:
+            size -= len(pieces.popleft())
+            is_cut = True
+    end = b"".join(pieces)
+    if len(end) > size_bytes:
+        end, is_cut = end[-size_bytes:], True
+    return (end[end.find(b"\n") + 1 :] if is_cut else end), is_cut
 
 
 def _log_name(run: RunReference, member: Member) -> MemberLogName:

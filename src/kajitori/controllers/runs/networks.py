@@ -16,7 +16,7 @@ from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
 from kajitori.core.pods import manifests
 from kajitori.core.words import names
-from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NETWORK_POLICIES
 from kajitori.kube.watch import Synced, watch_if_allowed
@@ -53,15 +53,13 @@ class NetworkKeeper:
     async def follow(self) -> None:
         """Follow the NetworkPolicies until cancelled."""
         while True:
-            try:
-                await self._watch()
-            except KajitoriError as error:
-                self._failure.note(error.message)
+            await self._failure.note_failure_of(self._watch)
             self._synced = False
             self._known.clear()
             await self._client.environment.sleep(LOOK_AGAIN_SECONDS)
 
     async def _watch(self) -> None:
+        """Follow the NetworkPolicies until the watch fails or is not allowed."""
         by_label = names.MANAGED
         watched = watch_if_allowed(self._client, NETWORK_POLICIES, NetworkPolicy, self._known, label_selector=by_label)
         async with aclosing(watched) as changes:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.core.words.quantities import QuantityError, format_memory, parse_duration_seconds, parse_memory_bytes
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.embedded.objects import Condition, Container, Pod
@@ -391,4 +392,4 @@ def _waits_for(pod: Pod, reason: str) -> bool:
 
 def _backoff_seconds(restarts: int) -> int:
     """Return the pause before a restart: none before the first, then doubling from ten seconds to five minutes."""
-    return 0 if restarts == 0 else min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2 ** min(restarts - 1, 10))
+    return round(backoff_seconds(restarts, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)) if restarts else 0

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from kajitori.agent.telemetry.gpus.grpc_call import call
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.core.words.protobuf import parts, text
 from kajitori.errors import Unavailable, Unsupported
 
@@ -67,8 +68,8 @@ class KubeletDevices:
     def _fail(self, why: str, level: int) -> None:
         if not self._failures:
             log.log(level, "the kubelet does not say which GPUs Pods have; variables and processes do instead: %s", why)
-        self._not_before = self._clock() + min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** min(self._failures, 10))
         self._failures += 1
+        self._not_before = self._clock() + backoff_seconds(self._failures, PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
 
 def parse_list(message: bytes) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -18,6 +18,7 @@ from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, Need
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Ran, RunStatus, Setback, template_text
 from kajitori.core.usage.ledger import detached
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.core.words.nodes.node_lists import compress_ranks, expand
 from kajitori.core.words.nodes.suspects import avoided_nodes
 from kajitori.core.words.times import format_time, parse_time
@@ -261,8 +262,7 @@ def run_without_spec(type: Literal["batch", "service"], generation: int, status:
 def with_backoff(status: RunStatus, limits: Limits, now: datetime) -> tuple[RunStatus, int]:
     """Return the status after a failed start, and the backoff in seconds, which grows with every failure in a row."""
     failed_starts = status.failed_starts + 1
-    doublings = min(failed_starts - 1, 16)
-    seconds = min(limits.start_pause_seconds * 2**doublings, limits.start_pause_max_seconds)
+    seconds = round(backoff_seconds(failed_starts, limits.start_pause_seconds, limits.start_pause_max_seconds))
     not_before = format_time(now + timedelta(seconds=seconds))
     return msgspec.structs.replace(status, failed_starts=failed_starts, not_before=not_before), seconds
 

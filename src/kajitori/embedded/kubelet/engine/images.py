@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.embedded.kubelet.engine.client import EngineClient, split_reference
 from kajitori.errors import KajitoriError, NotFound
 
@@ -135,7 +136,7 @@ class Images:
                     say("Pulling", f'Pulling image "{reference}"{pull.progress()}', False)
         except KajitoriError as error:
             pull.error, pull.failures = error.message, pull.failures + 1
-            pause = min(FIRST_PAUSE_SECONDS * 2 ** min(pull.failures - 1, 10), LONGEST_PAUSE_SECONDS)
+            pause = backoff_seconds(pull.failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
             pull.retry_at = self._clock() + pause
             say("Failed", f'Failed to pull image "{reference}": {error.message}', True)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.manifest import Manifest
 
@@ -26,7 +27,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Backoff:
+class RestartBackoff:
     """Pauses between restarts of a container that keeps ending."""
 
     initial_seconds: float = 10.0
@@ -37,7 +38,7 @@ class Backoff:
         """Return the pause before the next restart: none before the first, then 10 s, doubling."""
         if restarts_in_a_row <= 0:
             return 0.0
-        return float(min(self.initial_seconds * 2 ** min(restarts_in_a_row - 1, 30), self.max_seconds))
+        return backoff_seconds(restarts_in_a_row, self.initial_seconds, self.max_seconds)
 
     def next_restarts_in_a_row(self, container: Observed) -> int:
         """Return the number of restarts in a row that the next restart makes."""
@@ -58,7 +59,7 @@ class Steps:
     wake_at: float | None = None
 
 
-def next_steps(pod: Manifest, containers: Mapping[str, Observed], backoff: Backoff, now: float) -> Steps:
+def next_steps(pod: Manifest, containers: Mapping[str, Observed], backoff: RestartBackoff, now: float) -> Steps:
     """Decide the next steps: init containers in order, then the others; restarts by policy, with back-off; the phase.
 
     The rules are those of Kubernetes' kubelet (`computePodActions` and `getPhase`).
@@ -96,7 +97,7 @@ def next_steps(pod: Manifest, containers: Mapping[str, Observed], backoff: Backo
 
 
 def _initialization_steps(
-    pod: Manifest, containers: Mapping[str, Observed], policy: str, backoff: Backoff, steps: Steps, now: float
+    pod: Manifest, containers: Mapping[str, Observed], policy: str, backoff: RestartBackoff, steps: Steps, now: float
 ) -> tuple[bool, bool]:
     """Add the steps of the initialization; return (all done, failed for good)."""
     for spec in pods.init_containers(pod):
@@ -122,7 +123,7 @@ def _initialization_steps(
     return True, False
 
 
-def _start_again(name: str, observed: Observed, backoff: Backoff, steps: Steps, now: float) -> None:
+def _start_again(name: str, observed: Observed, backoff: RestartBackoff, steps: Steps, now: float) -> None:
     restarts = 0 if backoff.next_restarts_in_a_row(observed) == 1 else observed.restarts_in_a_row
     ready_at = observed.finished_at + backoff.delay_seconds(restarts) if observed.attempt >= 0 else now
     if ready_at <= now:

@@ -24,7 +24,7 @@ from kajitori.embedded.kubelet.pods.reporting import Reporter
 from kajitori.embedded.kubelet.pods.slot import Slot
 from kajitori.embedded.kubelet.pods.starter import Starter, WaitingForPeer
 from kajitori.embedded.kubelet.pods.status import build_status, rejected_status
-from kajitori.embedded.kubelet.pods.steps import Backoff, Steps, next_steps
+from kajitori.embedded.kubelet.pods.steps import RestartBackoff, Steps, next_steps
 from kajitori.embedded.kubelet.pods.supervision import Supervisor
 from kajitori.embedded.kubelet.shim import main as shim
 from kajitori.embedded.kubelet.volumes.mount_plan import MountsUnavailable
@@ -38,6 +38,8 @@ RETRY_SECONDS = 2.0
 PEER_RETRY_SECONDS = 0.5
 FORCED_GRACE_SECONDS = 2.0
 """Grace period of a Pod that vanished from the API server because it was deleted with force."""
+_PREPARATION_ERRORS = (ImageNotReady, WaitingForPeer, VolumeNotReady, NetworkError, ConfigError, MountsUnavailable)
+"""Errors for which a container waits before it is started."""
 
 
 class PodWorker:
@@ -48,7 +50,8 @@ class PodWorker:
         self.pod = pod
         self.uid = pods.uid(pod)
         self.folders = PodFolders(context.settings.root_dir, pod)
-        self.restored = record is not None
+        self.is_admitted = record is not None
+        """Whether the Pod was admitted, by this kubelet or an earlier one, so that there is a record of it."""
         self.record = record or PodRecord(pod=pod)
         init, main = pods.init_containers(pod), pods.main_containers(pod)
         self.slots = {spec["name"]: Slot(spec, self.uid, self.folders, is_init=True) for spec in init}
@@ -64,7 +67,7 @@ class PodWorker:
         self._mounts_checked = False
         self._recorded_system_oom: set[int] = set()
         self._taken_down = False
-        self._backoff = Backoff(
+        self._backoff = RestartBackoff(
             context.settings.backoff_initial_seconds,
             context.settings.backoff_max_seconds,
             context.settings.backoff_reset_seconds,
@@ -165,7 +168,7 @@ class PodWorker:
                 self._supervisor.begin_probes(slot)
         if self.record.final_phase or self._gone:
             return await self._end()
-        if not self.restored and not await self._admit():
+        if not self.is_admitted and not await self._admit():
             return await self._end()
         self._check_deadline()
         if self.record.failed_reason or pods.is_being_deleted(self.pod):
@@ -173,6 +176,7 @@ class PodWorker:
         return await self._advance()
 
     async def _admit(self) -> bool:
+        """Admit the Pod to this node: choose its GPUs and attach it to the network. Return whether it may run here."""
         pod, status = self.pod, self.pod.get("status") or {}
         if pods.is_final(pod):
             self.record.final_phase = str(status["phase"])
@@ -195,7 +199,7 @@ class PodWorker:
             self.context.events.record(pod, error.code, error.message, warning=True)
             raise
         self._save()
-        self.restored = True
+        self.is_admitted = True
         if identifiers:
             patch = {"metadata": {"uid": self.uid, "annotations": {names.ANNOTATION_GPUS: ",".join(identifiers)}}}
             with contextlib.suppress(KajitoriError):  # the record counts, not the annotation
@@ -204,10 +208,11 @@ class PodWorker:
         return True
 
     def _refuse(self, refused: Refusal) -> bool:
+        """End the Pod as Failed without starting it. Return False, the answer of `_admit`."""
         self.record.failed_reason, self.record.failed_message = refused.reason, refused.message
         self.context.events.record(self.pod, refused.reason, refused.message, warning=True)
         self._conclude("Failed")
-        self.restored = True
+        self.is_admitted = True
         return False
 
     def _check_deadline(self) -> None:
@@ -216,19 +221,19 @@ class PodWorker:
             self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
     async def _advance(self) -> float | None:
+        """Start and stop containers as the spec and their states demand, and report the phase. Return the seconds until
+        the next comparison, None when the Pod is done."""
         now = self.context.clock()
         self._record_system_oom()
         await self._refresh(now)
         steps = self._next_steps(now)
         waits = [max(0.05, self._resync_at - now)]
         while steps.start and not self.context.draining:
-            pause = 0.0
-            for name in steps.start:
-                pause = max(pause, await self._start(self.slots[name]))
+            retry_seconds = max([await self._start(self.slots[name]) for name in steps.start])
             if self.record.failed_reason:
                 return await self._end()
-            if pause:
-                waits.append(pause)
+            if retry_seconds:
+                waits.append(retry_seconds)
                 break
             steps = self._next_steps(self.context.clock())
         for name, seconds in steps.backing_off.items():
@@ -291,29 +296,8 @@ class PodWorker:
         """Start the container's next attempt. Return the seconds until the next try, 0 if it was started."""
         try:
             launch = await self._prepare(slot)
-        except ImageNotReady as error:
-            return self._wait_for_image(slot, error)
-        except WaitingForPeer as error:
-            if self.context.clock() > self.record.started_at + self.context.settings.peer_wait_seconds:
-                self.fail("PeerUnavailable", f"{error.message}, for {self.context.settings.peer_wait_seconds:g} s")
-            return self._wait_for(slot, error.code, error.message, PEER_RETRY_SECONDS)
-        except VolumeNotReady as error:
-            self.context.events.record(self.pod, "FailedMount", error.message, warning=True)
-            return self._wait_for(slot, "ContainerCreating", error.message, RETRY_SECONDS)
-        except NetworkError as error:
-            self.context.events.record(self.pod, error.code, error.message, warning=True)
-            return self._wait_for(slot, "ContainerCreating", error.message, RETRY_SECONDS)
-        except ConfigError as error:
-            message = f"{error.message}. {error.hint}".removesuffix(". ")
-            if error.code == "NoCommand":
-                self.fail(error.code, message)
-            self.context.events.record(self.pod, "Failed", f"Error: {message}", warning=True)
-            return self._wait_for(slot, ConfigError.code, message, RETRY_SECONDS)
-        except MountsUnavailable as error:
-            self.fail(error.code, f"{error.message}. {error.hint}")
-            return self._wait_for(slot, ConfigError.code, error.message, RETRY_SECONDS)
-        except OSError as error:
-            return self._wait_for(slot, "CreateContainerError", str(error), RETRY_SECONDS)
+        except (*_PREPARATION_ERRORS, OSError) as error:
+            return self._wait_after(slot, error)
         if slot.attempt >= 0:
             observed = slot.observed(self.record.restarts_in_a_row.get(slot.name, 0))
             self.record.restarts_in_a_row[slot.name] = self._backoff.next_restarts_in_a_row(observed)
@@ -332,7 +316,36 @@ class PodWorker:
             self._supervisor.run_start_hook(slot)
         return 0.0
 
+    def _wait_after(self, slot: Slot, error: Exception) -> float:
+        """Note why the container cannot be started yet, or fail the Pod. Return the seconds until the next try."""
+        events, settings = self.context.events, self.context.settings
+        match error:
+            case ImageNotReady():
+                return self._wait_for_image(slot, error)
+            case WaitingForPeer():
+                if self.context.clock() > self.record.started_at + settings.peer_wait_seconds:
+                    self.fail("PeerUnavailable", f"{error.message}, for {settings.peer_wait_seconds:g} s")
+                return self._wait_for(slot, error.code, error.message, PEER_RETRY_SECONDS)
+            case VolumeNotReady() | NetworkError():
+                reason = "FailedMount" if isinstance(error, VolumeNotReady) else error.code
+                events.record(self.pod, reason, error.message, warning=True)
+                return self._wait_for(slot, "ContainerCreating", error.message, RETRY_SECONDS)
+            case ConfigError():
+                message = f"{error.message}. {error.hint}".removesuffix(". ")
+                if error.code == "NoCommand":
+                    self.fail(error.code, message)
+                events.record(self.pod, "Failed", f"Error: {message}", warning=True)
+                return self._wait_for(slot, ConfigError.code, message, RETRY_SECONDS)
+            case MountsUnavailable():
+                self.fail(error.code, f"{error.message}. {error.hint}")
+                return self._wait_for(slot, ConfigError.code, error.message, RETRY_SECONDS)
+        return self._wait_for(slot, "CreateContainerError", str(error), RETRY_SECONDS)
+
     async def _prepare(self, slot: Slot) -> Any:
+        """Prepare volumes, network and image, and return the launch document of the container's next attempt.
+
+        Raises the errors that `_start` turns into reasons for waiting.
+        """
         if not self._mounts_checked:
             await self._starter.refresh_volumes(self.pod, self.record)
             for note in self._starter.check_mounts(self.pod):
@@ -344,18 +357,22 @@ class PodWorker:
         return await self._starter.launch(self.pod, self.record, slot)
 
     def _say(self, reason: str, message: str, is_warning: bool) -> None:
+        """Record an Event about the Pod."""
         self.context.events.record(self.pod, reason, message, warning=is_warning)
 
     def _wait_for_image(self, slot: Slot, error: ImageNotReady) -> float:
+        """Note that the container waits for its image. Return the seconds until the next try."""
         if error.code in ("ImagePullBackOff", "ErrImageNeverPull") and slot.waiting_reason != error.code:
             self._say("BackOff" if error.code == "ImagePullBackOff" else error.code, error.message, True)
         return self._wait_for(slot, error.code, error.message, error.retry_seconds)
 
     def _wait_for(self, slot: Slot, reason: str, message: str, seconds: float) -> float:
+        """Note what the container waits for. Return the seconds until the next try, which are given."""
         slot.waiting_reason, slot.waiting_message = reason, message
         return seconds
 
     def _back_off(self, slot: Slot, seconds: float) -> None:
+        """Note that the container waits for its restart after this whole pause."""
         if slot.waiting_reason != "CrashLoopBackOff":
             self.context.events.record(
                 self.pod, "BackOff", f"Back-off restarting failed container {slot.name}", warning=True
@@ -366,35 +383,30 @@ class PodWorker:
     # ------------------------------------------------------------------------------------------ ending
 
     async def _end(self) -> float | None:
-        """End all containers, report it, and delete the Pod from the API server if its deletion was requested."""
+        """End all containers, report it, and delete the Pod from the API server if its deletion was requested.
+
+        Return the seconds until the next comparison, None when nothing of the Pod is left.
+        """
+        # 1. Ask running containers to end.
         running = [slot for slot in self.slots.values() if slot.running]
         if running:
-            grace = FORCED_GRACE_SECONDS if self._gone else pods.grace_seconds(self.pod)
-            if self.record.failed_reason == "Evicted":
-                grace = 0.0
-            sidecars = [slot for slot in running if slot.is_init and pods.is_sidecar(slot.spec)]
-            first = [slot for slot in running if slot not in sidecars] or sidecars
-            for slot in first:
-                self._supervisor.stop(slot, grace, f"Stopping container {slot.name}")
-            if not self._gone:
-                begun = any(slot.attempt >= 0 for slot in self.slots.values() if not slot.is_init)
-                await self._report("Running" if begun else "Pending", begun)
+            await self._stop_running(running)
             return self.context.settings.resync_seconds
+        # 2. Give the Pod its final phase, and release what it holds on this node.
         if not self.record.final_phase:
             codes = [slot.state.exit_code if slot.state else None for slot in self.slots.values() if not slot.is_init]
-            done = not self.record.failed_reason and all(code == 0 for code in codes)
-            self._conclude("Succeeded" if done else "Failed")
+            has_succeeded = not self.record.failed_reason and all(code == 0 for code in codes)
+            self._conclude("Succeeded" if has_succeeded else "Failed")
         self.context.release(self.uid)
         if self._gone:
-            await self.context.network.detach(self.uid)
-            self._network_pods.forget(self.uid)
+            await self._detach()
             await self._clean_up()
             return None
         if not self._taken_down:
             await asyncio.to_thread(self.context.volumes.remove, self.pod, self.folders.volumes)
-            await self.context.network.detach(self.uid)
-            self._network_pods.forget(self.uid)
+            await self._detach()
             self._taken_down = True
+        # 3. Report the phase, and remove the Pod if that was requested.
         if not await self._report(self.record.final_phase, True):
             self._gone = True
             return 0.0
@@ -406,7 +418,25 @@ class PodWorker:
             return None
         return self.context.settings.resync_seconds
 
+    async def _stop_running(self, running: list[Slot]) -> None:
+        """Ask running containers to end, sidecars after all others, and report the phase meanwhile."""
+        grace_seconds = FORCED_GRACE_SECONDS if self._gone else pods.grace_seconds(self.pod)
+        if self.record.failed_reason == "Evicted":
+            grace_seconds = 0.0
+        sidecars = [slot for slot in running if slot.is_init and pods.is_sidecar(slot.spec)]
+        for slot in [slot for slot in running if slot not in sidecars] or sidecars:
+            self._supervisor.stop(slot, grace_seconds, f"Stopping container {slot.name}")
+        if not self._gone:
+            has_begun = any(slot.attempt >= 0 for slot in self.slots.values() if not slot.is_init)
+            await self._report("Running" if has_begun else "Pending", has_begun)
+
+    async def _detach(self) -> None:
+        """Detach the Pod from its network."""
+        await self.context.network.detach(self.uid)
+        self._network_pods.forget(self.uid)
+
     def _conclude(self, phase: str) -> None:
+        """Record the Pod's final phase; none of its containers starts any more."""
         self.record.final_phase = phase
         for slot in self.slots.values():
             slot.waiting_reason = slot.waiting_message = ""
@@ -432,7 +462,7 @@ class PodWorker:
             status = rejected_status(
                 self.pod, self.record.failed_reason, self.record.failed_message, self.record.started_at
             )
-        elif pods.is_final(self.pod) and not self.restored:
+        elif pods.is_final(self.pod) and not self.is_admitted:
             return True  # the Pod ended before this kubelet knew it: another kubelet wrote its status
         else:
             status = build_status(
@@ -455,6 +485,7 @@ class PodWorker:
         return True
 
     def _save(self) -> None:
+        """Write the record, with which a later kubelet adopts the Pod."""
         self.record.pod = self.pod
         self.folders.save(self.record)
 

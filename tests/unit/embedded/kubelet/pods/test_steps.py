@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.embedded.kubelet.pods.steps import Backoff, Observed, next_steps
+from kajitori.embedded.kubelet.pods.steps import Observed, RestartBackoff, next_steps
 
 NOW = 10_000.0
-BACKOFF = Backoff()
+BACKOFF = RestartBackoff()
 
 
 def pod(policy: str = "Always", mains: int = 1, inits: tuple[str, ...] = ()) -> dict[str, Any]:
