@@ -45,8 +45,18 @@ class KajiUp:
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text()
         with contextlib.suppress(ValueError):
-            return bool(json.loads((self.data / "kaji.json").read_text())["pid"] == self.process.pid)
+            return bool(self._told()["pid"] == self.process.pid)
         return False
+
+    def _told(self) -> dict[str, Any]:
+        """Return what the cluster's file tells commands: among others the Web API's address and a token."""
+        told: dict[str, Any] = json.loads((self.data / "kaji.json").read_text())
+        return told
+
+    @property
+    def url(self) -> str:
+        """Address of the Web API and its page."""
+        return str(self._told()["url"])
 
     def kaji(self, *arguments: str, timeout: float = PATIENCE_SECONDS) -> Completed:
         return kaji(*arguments, timeout=timeout, env=self.environment, cwd=self.home)
@@ -54,7 +64,7 @@ class KajiUp:
     def runs(self) -> dict[str, dict[str, Any]]:
         """Return the status of each run by name, from the Web API. Polling with `kaji` would take a hundred times as
         long."""
-        told = json.loads((self.data / "kaji.json").read_text())
+        told = self._told()
         asked = urllib.request.Request(f"{told['url']}/v1/runs", headers={"Authorization": f"Bearer {told['token']}"})
         with _DIRECTLY.open(asked, timeout=PATIENCE_SECONDS) as answer:
             return {run["name"]: run["status"] for run in json.load(answer)["items"]}

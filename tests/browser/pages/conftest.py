@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +19,10 @@ from tests.harness.kaji_up import KajiUp, KajiUpOnRealServer
 from tests.harness.servers.real_server import running_real_server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page, StorageState
 
 SHARED = pytest.StashKey["Shared"]()
+HAS_FAILED = pytest.StashKey[bool]()
 ABORTED = "net::ERR_FAILED"
 """Error of chromium for a request that a test aborted."""
 
@@ -37,6 +38,17 @@ class Shared:
         self.ending = ending
         self.browser: Browser | None = None
         self.clusters: dict[str, KajiUp] = {}
+        self.sessions: dict[KajiUp, StorageState] = {}
+        """Cookies of a page that is signed in, by cluster."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note for the fixtures whether the test has failed."""
+    report = yield
+    if report.when == "call":
+        item.stash[HAS_FAILED] = report.failed
+    return report
 
 
 @pytest.fixture(scope="module")
@@ -111,20 +123,30 @@ def _remove_runs(up: KajiUp) -> None:
 
 
 @pytest.fixture
-def page(chromium: Browser, cluster: KajiUp) -> Iterator[Page]:
-    """A page that is signed in by a link of the command line. A test fails if the page logs an error, except for those
+def page(request: pytest.FixtureRequest, shared: Shared, chromium: Browser, cluster: KajiUp) -> Iterator[Page]:
+    """A page that is signed in by a link of the command line, or by the cookies that an earlier page got so. It shows
+    the list of runs. A test fails if the page logs an error, except for those
     that the browser logs for a refused form (status 422), for code that is not on the server yet (404), for requests
     that the test aborts, and while tests beside this one make network interfaces: the page then repeats its requests.
+    The report of a failed test has the page as screen readers see it.
     """
-    context = chromium.new_context(reduced_motion=CALM, viewport={"width": 1440, "height": 900})
+    session = shared.sessions.get(cluster)
+    context = chromium.new_context(reduced_motion=CALM, viewport={"width": 1440, "height": 900}, storage_state=session)
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.append(message.text) if _is_fault(message) else None)
-    visit(page, link(cluster))
-    page.wait_for_url(lambda url: "#sign-in=" not in url)
+    if session:
+        visit(page, cluster.url)
+    else:
+        visit(page, link(cluster))
+        page.wait_for_url(lambda url: "#sign-in=" not in url)
+        page.get_by_role("navigation").wait_for()
+        shared.sessions[cluster] = context.storage_state()
     yield page
+    if request.node.stash.get(HAS_FAILED, False):
+        print(page.url, page.locator("body").aria_snapshot(), sep="\n")
     page.unroute_all(behavior="ignoreErrors")  # a handler that still waits for an answer would fail in the next test
     context.close()
     assert not faults

@@ -312,20 +312,23 @@ VALIDATIONS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("validation", "said"), [case[1:] for case in VALIDATIONS], ids=[c[0] for c in VALIDATIONS])
-async def test_messages_of_a_policy(
-    ada: KubeClient, own_namespace: str, kube_server: KubeServer, validation: Any, said: str
-) -> None:
+async def test_messages_of_a_policy(ada: KubeClient, own_namespace: str, kube_server: KubeServer) -> None:
     """Both servers give the same messages, for violations and for expressions that cannot be evaluated."""
-    async with kube_server.client() as admin:
-        rule = PolicyUnderTest(admin, own_namespace, ada)
-        variables = [
-            {"name": "who", "expression": "request.userInfo.username"},
-            {"name": "fails", "expression": "object.nosuch.part"},
+    variables = [
+        {"name": "who", "expression": "request.userInfo.username"},
+        {"name": "fails", "expression": "object.nosuch.part"},
+    ]
+    async with kube_server.client() as admin, contextlib.AsyncExitStack() as policies:
+        rules = {case: PolicyUnderTest(admin, own_namespace, ada) for case, *_ in VALIDATIONS}
+        for number, (case, validation, _) in enumerate(VALIDATIONS):
+            only = {"name": "case", "expression": f"object.metadata.labels.case == '{number}'"}
+            spec = {"variables": variables, "validations": [validation], "matchConditions": [only]}
+            await policies.enter_async_context(rules[case].in_force(spec))
+        found = [
+            (case, await rule.refusal("x", {"a": "bad"}, {"case": str(number)}))
+            for number, (case, rule) in enumerate(rules.items())
         ]
-        async with rule.in_force({"variables": variables, "validations": [validation]}):
-            found = await rule.refusal("x", {"a": "bad"})
-    assert found == said
+    assert found == [(case, said) for case, _, said in VALIDATIONS]
 
 
 EVERY = [{"expression": "false", "message": "no"}]

@@ -240,24 +240,29 @@ async def test_the_command_line_names_every_fault_and_creates_nothing(web: WebAp
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_a_faulty_run_from_kubectl_ends_as_refused_without_a_pod(web: WebApi, case: Case) -> None:
-    """The Run has phase Failed and reason Refused, with the same reasons. If the API server refuses it at once, there
-    is no Run."""
-    applied = await web.cluster.apply("bad", case.whole)
-    if case.refused_at_once:
-        assert applied.returncode == 1 and all(words in applied.stderr for words in case.refused_at_once), applied
-        assert await web.cluster.left_behind() == []
-        return
+async def test_faulty_runs_from_kubectl_end_as_refused_without_a_pod(web: WebApi) -> None:
+    """Such a Run has phase Failed and reason Refused, with the same reasons. If the API server refuses it at once,
+    there is no Run."""
+    stored = {f"bad-{name}": case for name, case in CASES.items() if not case.refused_at_once}
     try:
+        applied = await web.cluster.kubectl(
+            "apply", "-f", "-", stdin=manifests({k: c.whole for k, c in stored.items()})
+        )
         assert applied.returncode == 0, applied
-        status = await web.cluster.reaches("bad", Phase.FAILED)
-        assert status.reason is Reason.REFUSED
-        for words in (*case.fields, *case.words):
-            assert words in status.message
-        assert await web.cluster.left_behind() == ["runs/bad"]
+        for name, case in CASES.items():
+            if case.refused_at_once:
+                refused = await web.cluster.apply(f"bad-{name}", case.whole)
+                assert refused.returncode == 1, refused
+                assert all(words in refused.stderr for words in case.refused_at_once), refused
+        for name, case in stored.items():
+            status = await web.cluster.reaches(name, Phase.FAILED)
+            assert status.reason is Reason.REFUSED
+            for words in (*case.fields, *case.words):
+                assert words in status.message
+        assert sorted(await web.cluster.left_behind()) == sorted(f"runs/{name}" for name in stored)
     finally:
-        await remove(web, "bad")
+        for name in stored:
+            await remove(web, name)
 
 
 async def remove(web: WebApi, name: str) -> None:

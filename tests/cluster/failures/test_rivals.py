@@ -8,7 +8,6 @@ import random
 from collections.abc import AsyncIterator
 from datetime import datetime
 
-import pytest
 import yaml
 from tests.harness.cluster import POLICY, Cluster
 from tests.harness.platform.part_processes import ControllerPart, PartProcesses
@@ -51,7 +50,6 @@ async def last_writes(cluster: Cluster) -> dict[str, datetime]:
     return found
 
 
-@pytest.mark.conformance
 async def test_a_leader_stopped_during_a_burst_writes_nothing_afterwards(cluster: Cluster) -> None:
     """The other controller took over and finished the burst: one attempt, one Pod for each rank, no node used twice.
     Deleted runs do not come back."""

@@ -25,8 +25,6 @@ from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.resources import CLAIM_TEMPLATES, DEVICE_CLAIMS, DEVICE_CLASSES, PODS, RESOURCE_SLICES
 
-pytestmark = pytest.mark.conformance
-
 A100 = "NVIDIA A100-SXM4-40GB"
 SMALL = {"cpu": 1, "memory": "1Gi"}
 FIRST, SECOND, THIRD = (f"dra-0000{number}" for number in (1, 2, 3))
@@ -72,6 +70,7 @@ def limits(cluster: Cluster, name: str) -> dict[str, str]:
     return dict(cluster.pods(name)[0].spec.containers[0].resources.limits)
 
 
+@pytest.mark.conformance
 async def test_a_gang_gets_devices_by_the_extended_resource(devices: Cluster) -> None:
     """The gang's Pods look like those for a device plugin, and the devices are counted once."""
     cluster, view = devices, ClusterView(devices.mirror, devices.policy)
@@ -92,6 +91,7 @@ async def test_a_gang_gets_devices_by_the_extended_resource(devices: Cluster) ->
     await cluster.reaches("large", Phase.RUNNING)
 
 
+@pytest.mark.conformance
 async def test_slices_and_shares_are_types_that_runs_name(devices: Cluster) -> None:
     """Without an extended resource, each run has a claim template, which is deleted with the run. Devices of foreign
     Pods count as used."""

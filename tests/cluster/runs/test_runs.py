@@ -41,7 +41,6 @@ async def test_a_gang_runs_and_ends(cluster: Cluster) -> None:
     assert (status.exit_code, status.members.succeeded, status.restarts) == (0, 4, 0)
 
 
-@pytest.mark.conformance
 async def test_a_failed_member_restarts_the_whole_gang_on_its_nodes(cluster: Cluster) -> None:
     """The failure counts as a restart; all members start again in a new attempt."""
     cluster.start_controller()
@@ -121,7 +120,6 @@ async def test_a_member_over_its_memory_limit_ends_the_run(cluster: Cluster) -> 
     await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("hog")), "survivors ended")
 
 
-@pytest.mark.conformance
 async def test_a_foreign_pod_with_a_members_name_is_not_a_member(cluster: Cluster) -> None:
     """A Pod with an expected name is a member only if its owner and attempt agree (rule 1)."""
     container = {"name": "main", "image": "x", "resources": {"limits": {"cpu": "100m", "memory": "1Mi"}}}
@@ -307,7 +305,6 @@ async def test_a_new_controller_does_the_work_of_the_meantime(cluster: Cluster) 
     assert (status.restarts, status.interruptions) == (0, 1)
 
 
-@pytest.mark.conformance
 async def test_a_service_replaces_only_lost_members(cluster: Cluster) -> None:
     """The other members continue."""
     cluster.start_controller()

@@ -110,7 +110,6 @@ async def test_a_run_is_stopped_and_deleted(cluster: Cluster, http: httpx2.Async
     assert (await http.delete(path)).status_code == 404
 
 
-@pytest.mark.conformance
 async def test_a_missing_definition_of_runs_is_an_error(cluster: Cluster, http: httpx2.AsyncClient) -> None:
     """Deleting it deleted all runs. The error names what installs it, and the server works again after that."""
     definition = custom_resource_definition()

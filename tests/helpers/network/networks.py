@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import ParamSpec
 
 import pytest
+from tests.harness.waiting import wait_until
 from tests.helpers.network.netns import LIBC, NEWNET, check, inside
 
 from kajitori.agent.engines.choice import has_egress_hooks
@@ -89,6 +90,14 @@ def ip(*lines: str, network: str = "") -> None:
     where = ["-n", network] if network else []
     done = subprocess.run(["ip", *where, "-batch", "-"], input="\n".join(lines), text=True, capture_output=True)
     assert done.returncode == 0, f"{done.stderr}\n{lines}"
+
+
+def wait_for_carrier(interface: str, network: str = "") -> None:
+    """Wait until an interface sends. After both of its ends are up, the kernel drops what is sent there until a worker
+    of its own has noticed the carrier, which takes a while on a busy machine."""
+    where = ["-n", network] if network else []
+    show = ["ip", *where, "-json", "link", "show", interface]
+    wait_until(lambda: json.loads(subprocess.check_output(show))[0]["operstate"] == "UP", f"{interface} has no carrier")
 
 
 def nft(*arguments: str) -> str:

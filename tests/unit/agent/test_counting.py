@@ -20,6 +20,7 @@ from tests.helpers.network.networks import (
     needs_networks,
     nft,
     socket_in,
+    wait_for_carrier,
     without_ipv6,
 )
 
@@ -349,6 +350,8 @@ def test_an_interface_that_is_renamed_or_gone(tmp_path: Path, kind: Kind) -> Non
     agent = Agent.of_a_pod(tmp_path, kind)
     sent = send("a", WORLD, 100)
     ip("link set va down", "link set va name vb", "link set vb up", "route replace 10.1.0.2 dev vb")
+    wait_for_carrier("vb")
+    wait_for_carrier("eth0", "a")
     agent.round()
     sent = sent.plus(send("a", WORLD, 200))
     agent.round()
