@@ -56,9 +56,10 @@ class HealthCheck:
         )
 
     def pause(self, health: Health, running_seconds: float) -> float:
-        """Return the time until the next test."""
+        """Return the time until the next test. A container that an earlier bridge has started is tested at once."""
         is_starting = health.status == STARTING and running_seconds < self.start_period
-        return self.start_interval if is_starting else self.interval
+        pause = self.start_interval if is_starting else self.interval
+        return pause if health.results else max(0.0, pause - running_seconds)
 
 
 @dataclass

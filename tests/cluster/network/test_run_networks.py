@@ -155,9 +155,10 @@ async def test_runs_find_each_other_in_their_networks_alone(cluster: Cluster) ->
     await cluster.change("blog-db", networks=[*blog, {"name": "shop", "aliases": ["posts"]}])  # while it runs
 
     async def has_more_names() -> bool:
-        return (await names_of(cluster)).get(f"{a[-8:]}/posts") == {"blog-db"}
+        of_pod = cluster.pods("blog-db")[0].metadata.annotations[names.ANNOTATION_NETWORKS]
+        return of_pod == f"{b},{a}" and (await names_of(cluster)).get(f"{a[-8:]}/posts") == {"blog-db"}
 
-    await until(has_more_names, "a run that is put into a network is found there at once")
+    await until(has_more_names, "a run that is put into a network is found there at once, and its Pod is told")
     await cluster.change("blog-db", networks=blog)
     service = await cluster.client.get(SERVICES, a, cluster.namespace)
     assert {owner["name"] for owner in service["metadata"]["ownerReferences"]} >= {"shop-db", "shop-web"}

@@ -34,13 +34,23 @@ def test_a_check_has_dockers_defaults() -> None:
     assert HealthCheck.of(checked(check={"Test": ["NONE"]})) is None and HealthCheck.of(container()) is None
 
 
+def test_a_container_that_has_run_for_long_is_tested_at_once() -> None:
+    """After a restart of the bridge it was `starting` for half a minute, and `docker compose up` waited for it."""
+    check = HealthCheck(("a",), interval=30.0, start_period=5.0)
+    assert [check.pause(Health(), running) for running in (0.0, 1.0, 6.0, 600.0)] == [5.0, 4.0, 24.0, 0.0]
+    tested = Health()
+    tested.note(check, {"ExitCode": 1}, 600.0)
+    assert check.pause(tested, 600.0) == 30.0
+
+
 def test_failures_count_after_the_start_period_and_in_a_row() -> None:
     check, health = HealthCheck(("x",), retries=2, start_period=10.0), Health()
     outcomes = [(1, 1), (1, 5), (1, 11), (1, 12), (0, 13), (1, 14), (0, 15)]
     changes = [health.note(check, {"ExitCode": code}, at) and health.status for code, at in outcomes]
     assert changes == [False, False, False, "unhealthy", "healthy", False, False]
     assert (health.failing_streak, len(health.view()["Log"])) == (0, 5)
-    assert (check.pause(Health(), 5.0), check.pause(Health(), 11.0), check.pause(health, 5.0)) == (5.0, 30.0, 30.0)
+    starting = Health(results=health.results)
+    assert (check.pause(starting, 5.0), check.pause(starting, 11.0), check.pause(health, 5.0)) == (5.0, 30.0, 30.0)
 
 
 class Runs(Platform):

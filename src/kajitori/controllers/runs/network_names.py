@@ -14,9 +14,10 @@ from kajitori.controllers.runs.belongings import owning_run
 from kajitori.core.pods import manifests, networks
 from kajitori.core.pods.networks import Address
 from kajitori.core.spec.run import RunSpec
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.resources import ENDPOINT_SLICES, SERVICES
+from kajitori.kube.resources import ENDPOINT_SLICES, PODS, SERVICES
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,9 @@ class NameKeeper:
     async def keep(self, run: RunObject, spec: RunSpec | None, pods: Iterable[Pod]) -> None:
         """Let the names of a run lead to those of its Pods that have an address and go on. Without any, its names lead
         nowhere. Does nothing if all is as wanted already."""
-        uid = run.metadata.uid
+        uid, pods = run.metadata.uid, tuple(pods)
+        if spec is not None:
+            await self._tell_pods(run, spec, pods)
         if spec is None or not spec.networks:
             if self._known is None or uid not in self._known:
                 return
@@ -58,6 +61,20 @@ class NameKeeper:
         except (Forbidden, InvalidInput) as error:
             log.warning("run %s/%s has no names: %s", run.metadata.namespace, run.metadata.name, error.message)
             self._refused[uid] = wanted
+
+    async def _tell_pods(self, run: RunObject, spec: RunSpec, pods: Iterable[Pod]) -> None:
+        """Write the run's networks into its Pods if they were changed since the Pods were created. Kubelets of
+        Kajitori's own then change the names that the programs find; a cluster's DNS settings of a Pod are fixed."""
+        wanted = networks.listed_networks(spec.networks)
+        for pod in pods:
+            meta = pod.metadata
+            if meta.annotations.get(names.ANNOTATION_NETWORKS, "") == wanted:
+                continue
+            if pod.member is None or pod.is_finished or meta.deletion_timestamp:
+                continue
+            patch = {"uid": meta.uid, "annotations": {names.ANNOTATION_NETWORKS: wanted or None}}
+            with suppress(NotFound, Conflict):  # the Pod has ended meanwhile
+                await self._client.patch(PODS, meta.name, {"metadata": patch}, run.metadata.namespace)
 
     async def _write(
         self, run: RunObject, spec: RunSpec | None, wanted: Mapping[str, Any], known: Mapping[str, Endpoints]

@@ -61,6 +61,11 @@ def read_cluster_dns(resolv_conf: str) -> ClusterDns:
     return ClusterDns(tuple(servers), domain, tuple(site))
 
 
+def listed_networks(uses: Sequence[RunNetwork]) -> str:
+    """Return the annotation of a Pod that says in which networks it is: the names of their Services."""
+    return ",".join(names.network_service(use.name) for use in uses)
+
+
 def has_own_service(spec: RunSpec) -> bool:
     """Whether a run has a Service of its own name, by which all Pods of its namespace find its members.
 

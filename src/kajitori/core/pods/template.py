@@ -15,7 +15,7 @@ from kajitori.core.pods.mounts import (
     mount_first_step_files,
     mount_metrics,
 )
-from kajitori.core.pods.networks import UNKNOWN_DNS, ClusterDns, dns_settings
+from kajitori.core.pods.networks import UNKNOWN_DNS, ClusterDns, dns_settings, listed_networks
 from kajitori.core.pods.reach import is_isolated
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.pods.step_container import slots, step_container
@@ -165,7 +165,7 @@ def _metadata(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentit
     if not resolved.reach.is_open:
         annotations[names.ANNOTATION_NETWORK] = str(resolved.reach)
     if spec.networks:
-        annotations[names.ANNOTATION_NETWORKS] = ",".join(names.network_service(use.name) for use in spec.networks)
+        annotations[names.ANNOTATION_NETWORKS] = listed_networks(spec.networks)
     if is_isolated(resolved.reach, policy, alone=spec.is_alone):
         annotations[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if spec.is_alone else names.ISOLATION_MEMBERS
     if resolved.gpus and resolved.gpu_way != GpuWay():

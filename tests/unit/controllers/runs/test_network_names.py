@@ -11,12 +11,14 @@ import msgspec
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.network_names import NameKeeper, ensure_networks
+from kajitori.core.pods.networks import listed_networks
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.resources import SERVICES, Resource
+from kajitori.kube.resources import PODS, SERVICES, Resource
 
 Hosts = list[tuple[str, str]]
 SPEC = parse_spec({"image": "x", "networks": [{"name": "shop", "aliases": ["db"]}]})
@@ -28,7 +30,8 @@ def run(uid: str = "u1", name: str = "shop-db-1") -> RunObject:
 
 
 def pod(name: str, ip: str = "10.0.0.1", phase: str = "Running", **meta: Any) -> Pod:
-    metadata = {"name": name, "namespace": "lab", "uid": f"uid-{name}", **meta}
+    annotations = {names.ANNOTATION_NETWORKS: listed_networks(SPEC.networks)}
+    metadata = {"name": name, "namespace": "lab", "uid": f"uid-{name}", "annotations": annotations, **meta}
     return msgspec.convert({"metadata": metadata, "status": {"phase": phase, "podIP": ip}}, Pod)
 
 
@@ -39,6 +42,8 @@ class FakeServer:
         self.stored: dict[tuple[str, str], dict[str, Any]] = {}
         self.writes: list[tuple[str, str]] = []
         self.refusals: list[KajitoriError] = []
+        self.told: list[tuple[str, str | None]] = []
+        """The networks that were written into Pods."""
 
     async def create(self, resource: Resource, body: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         key = resource.plural, body["metadata"]["name"]
@@ -51,6 +56,9 @@ class FakeServer:
     async def patch(self, resource: Resource, name: str, patch: Mapping[str, Any], namespace: str) -> None:
         if self.refusals:
             raise self.refusals.pop()
+        if resource is PODS:
+            self.told.append((name, patch["metadata"]["annotations"][names.ANNOTATION_NETWORKS]))
+            return
         self.writes.append(("patch", resource.plural))
         found = self.stored[resource.plural, name]
         found["metadata"] |= patch["metadata"]
@@ -101,11 +109,20 @@ async def test_the_next_leader_knows_the_names_that_are_there() -> None:
     assert len(server.writes) == count
     await later.keep(run(), parse_spec({"image": "x"}), pods)
     assert server.hosts() == [], "a run that left its networks has no names in them"
+    assert server.told == [("shop-db-1-2-0", None)]
+
+
+async def test_pods_are_told_of_networks_that_were_changed_while_they_run() -> None:
+    """An ended one is left alone."""
+    server = FakeServer()
+    pods = [pod("shop-db-1-2-0", annotations={}), pod("shop-db-1-2-1", phase="Failed", annotations={})]
+    await NameKeeper(cast(KubeClient, server)).keep(run(), SPEC, pods)
+    assert server.told == [("shop-db-1-2-0", listed_networks(SPEC.networks))]
 
 
 async def test_a_run_without_networks_costs_no_request() -> None:
     keeper = NameKeeper(cast(KubeClient, SimpleNamespace()))
-    await keeper.keep(run(), parse_spec({"image": "x"}), [pod("shop-db-1-2-0")])
+    await keeper.keep(run(), parse_spec({"image": "x"}), [pod("shop-db-1-2-0", annotations={})])
     await keeper.keep(run(), None, [])
 
 

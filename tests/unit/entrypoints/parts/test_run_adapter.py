@@ -123,7 +123,8 @@ async def test_with_mounts_names_of_members_resolve(tmp_path: Path, server: str)
 
 
 async def test_names_in_networks_are_kept_up_to_date_while_a_member_runs(tmp_path: Path, server: str) -> None:
-    """Also for members of a gang, whose first step writes an /etc/hosts of theirs."""
+    """Also for members of a gang, whose first step writes an /etc/hosts of theirs, and if the run is put into another
+    network meanwhile."""
     machine = await started(tmp_path, namespaces=True)
     if not machine.kubelet.context.machine.mounts.possible:
         await machine.tear_down()
@@ -131,12 +132,17 @@ async def test_names_in_networks_are_kept_up_to_date_while_a_member_runs(tmp_pat
     service = names.network_service("shop")
     await machine.cluster.endpoints.put(("default", [Endpoints(service, (("old", "10.0.0.1"),))]))
     script = "getent hosts bert-1-1.bert; until getent hosts db; do sleep 0.02; done; getent hosts old || echo gone"
+    script += "; until getent hosts post; do sleep 0.02; done"
+    blog = Endpoints(names.network_service("blog"), (("post", "10.0.0.9"),))
     await machine.cluster.create(resources.PODS, member(server, 0, script, networks=[{"name": "shop"}]), "default")
     await until(lambda: "bert-1-1" in machine.log("bert-1-0"))
-    await machine.cluster.endpoints.put(("default", [Endpoints(service, (("db", "10.0.0.2"),))]))
+    await machine.cluster.endpoints.put(("default", [Endpoints(service, (("db", "10.0.0.2"),)), blog]))
+    await until(lambda: "gone" in machine.log("bert-1-0"))
+    both = {names.ANNOTATION_NETWORKS: f"{service},{blog.service}"}
+    await machine.cluster.patch(resources.PODS, "bert-1-0", {"metadata": {"annotations": both}}, "default")
     await machine.phase("bert-1-0", "Succeeded")
     found = [line.split() for line in output(machine, "bert-1-0")]
-    assert found == [["127.0.0.2", "bert-1-1.bert", "bert-1-1"], ["10.0.0.2", "db"], ["gone"]]
+    assert found == [["127.0.0.2", "bert-1-1.bert", "bert-1-1"], ["10.0.0.2", "db"], ["gone"], ["10.0.0.9", "post"]]
     await machine.tear_down()
 
 

@@ -43,7 +43,8 @@ class UpdateRequest(Document):
     """The indices of a sweep: more of them add members, fewer remove some, and %N changes how many run at once."""
     networks: list[RunNetwork] | None = Field(default=None, max_length=MAX_NETWORKS)
     """The networks of the run, instead of those that it has. Other runs find it by its new names at once. Members that
-    run already find the names in a new network after their next start."""
+    run already find the names in a new network at once on nodes of `kaji up` and `kaji node`, else after their next
+    start."""
 
 
 @router.patch(

@@ -77,7 +77,10 @@ class PodWorker:
 
     def update(self, pod: Manifest) -> None:
         """Take the Pod as the API server has it now, unless a newer version is known."""
+        earlier = self.pod["metadata"].get("annotations")
         if self._take(pod):
+            if self.pod["metadata"].get("annotations") != earlier:
+                self.write_names()  # it may be in other networks
             self.wake()
 
     def listed(self, pod: Manifest) -> None:
