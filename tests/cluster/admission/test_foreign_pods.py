@@ -19,8 +19,6 @@ from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, PODS
 
-pytestmark = pytest.mark.conformance
-
 CONTAINER = {"name": names.MEMBER_CONTAINER, "image": "x", "command": ["y"]}
 MALLORY = "mallory"
 OWN = "kajitori.dev/test"
@@ -106,6 +104,7 @@ async def wait_for_controller(cluster: Cluster) -> None:
     await cluster.until(lambda: cluster.status("victim").observed_generation >= generation, "the victim was looked at")
 
 
+@pytest.mark.conformance
 async def test_pods_of_another_namespace_are_not_members(mallory: Mallory) -> None:
     """The foreign Pods have the run's labels and the names of members of its current and next attempt. They fail and
     are not deleted."""
@@ -123,6 +122,7 @@ async def test_pods_of_another_namespace_are_not_members(mallory: Mallory) -> No
     await mallory.check_untouched()
 
 
+@pytest.mark.conformance
 async def test_pods_that_only_have_the_labels_are_not_members(mallory: Mallory) -> None:
     """One has a rank beyond the run's members, one belongs to the next attempt, one has a copied signature. They
     survive the run, although its own Pods are deleted by that label."""

@@ -21,8 +21,6 @@ from tests.harness.local_cluster import NODE, LocalCluster
 from tests.harness.waiting import wait_until
 from tests.helpers.folders import texts_below
 
-pytestmark = pytest.mark.conformance
-
 HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "terminationGracePeriodSeconds": 1}})
 
 
@@ -85,6 +83,7 @@ def run_of(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.conformance
 def test_apply_and_diff(kubectl: Kubectl) -> None:
     """`kubectl apply` creates an object, says if nothing changes, changes it, and removes fields that are no longer in
     the document."""
@@ -104,6 +103,7 @@ def test_a_list_is_applied(kubectl: Kubectl) -> None:
     assert again.splitlines() == ["configmap/one configured", "configmap/two configured"]
 
 
+@pytest.mark.conformance
 def test_server_side_apply(kubectl: Kubectl) -> None:
     """Conflicts name the field and its owner. With force, the owner changes. A field that its owner drops is
     removed."""
@@ -117,6 +117,7 @@ def test_server_side_apply(kubectl: Kubectl) -> None:
     assert kubectl.json("configmap", "settings")["data"] == {"a": "9", "c": "3"}
 
 
+@pytest.mark.conformance
 def test_commands_on_a_pod(kubectl: Kubectl) -> None:
     """The commands are run, wait, all forms of get, describe, logs, exec, label, annotate, patch and delete."""
     script = "echo up; while :; do sleep 0.2; done"
@@ -205,6 +206,7 @@ def test_a_run_that_is_refused_after_apply(kubectl: Kubectl, wrong: dict[str, An
     assert kubectl("get", "pods", "-o", "name") == ""
 
 
+@pytest.mark.conformance
 def test_a_run_that_the_schema_refuses(kubectl: Kubectl) -> None:
     """kubectl fails at once with exactly our message, and no Run is created."""
     said = kubectl("apply", "-f", "-", stdin=yaml.safe_dump(run_of("greedy", replicas=-1)), code=1)
@@ -212,6 +214,7 @@ def test_a_run_that_the_schema_refuses(kubectl: Kubectl) -> None:
     assert kubectl("get", "runs", "-o", "name") == ""
 
 
+@pytest.mark.conformance
 def test_explain(kubectl: Kubectl) -> None:
     """`kubectl explain` describes each field, for built-in kinds and for Runs."""
     assert "containers\t<[]Container> -required-" in kubectl("explain", "pod.spec")
@@ -263,6 +266,7 @@ def test_commands_that_list_what_the_server_has(kubectl: Kubectl) -> None:
     assert "pod/web" in kubectl("get", "all")
 
 
+@pytest.mark.conformance
 def test_edit(kubectl: Kubectl, tmp_path: Path) -> None:
     """A scripted editor changes the object. An edit without changes writes nothing."""
     kubectl.apply(config(a="1"))
@@ -293,6 +297,7 @@ def test_errors_about_missing_kinds_and_objects(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.contaners"' in kubectl("apply", "-f", "-", stdin=wrong, code=1)
 
 
+@pytest.mark.conformance
 def test_get_with_watch_prints_each_change(kubectl: Kubectl) -> None:
     kubectl.apply(config(a="1"))
     with kubectl.in_background(

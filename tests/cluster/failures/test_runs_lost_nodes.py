@@ -20,12 +20,11 @@ from kajitori.core.words import names
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource
 
-pytestmark = pytest.mark.conformance
-
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 HELD = "example.com/held"
 
 
+@pytest.mark.conformance
 async def test_a_member_that_returns_from_a_lost_node_is_ended(cluster: Cluster) -> None:
     """The member's node was silent and its Pod could not be deleted, so the gang runs elsewhere. The old member learns
     that its attempt is over."""
@@ -76,6 +75,7 @@ async def answer_about_hosts(cluster: Cluster, run_uid: str, attempt: int) -> tu
         return answer.status_code, answer.json().get("code", "")
 
 
+@pytest.mark.conformance
 async def test_a_pod_that_preempts_a_member_moves_the_whole_gang(
     cluster: Cluster, request: pytest.FixtureRequest
 ) -> None:

@@ -15,8 +15,6 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
 
-pytestmark = pytest.mark.conformance
-
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK)
 HELD = "example.com/held"
@@ -82,6 +80,7 @@ async def edit_everywhere(cluster: Cluster, value: str | None) -> None:
     )
 
 
+@pytest.mark.conformance
 async def test_labels_and_owners_are_restored_while_programs_run_on(cluster: Cluster) -> None:
     """Each label and owner is removed or changed. The same Pods continue, with their labels."""
     cluster.start_controller()
@@ -166,6 +165,7 @@ async def test_a_gang_restarts_when_all_of_its_pods_are_deleted(cluster: Cluster
     await cluster.until(lambda: len(pods(cluster)) == 4, "nothing of the first attempt is left")
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("how", ["Orphan", "Foreground"])
 async def test_members_end_however_their_run_is_deleted(cluster: Cluster, how: str) -> None:
     """Also with `kubectl delete --cascade=orphan`, which removes the owner from our Pods."""
@@ -232,6 +232,7 @@ async def test_a_new_run_of_the_same_name_uses_nothing_of_the_old_one(cluster: C
     assert cluster.status("bert").phase is Phase.RUNNING
 
 
+@pytest.mark.conformance
 async def test_a_deleted_namespace_leaves_nothing_of_its_runs(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,8 +19,6 @@ from kajitori.errors import NotFound
 from kajitori.kube.errors import TooManyRequestsError
 from kajitori.kube.resources import BUDGETS, NODES, PODS
 
-pytestmark = pytest.mark.conformance
-
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 
 
@@ -30,6 +28,7 @@ async def drain(cluster: Cluster, node: str, who: str | None = "ada") -> None:
     await cluster.client.patch(NODES, node, patch | {"spec": {"unschedulable": bool(who)}})
 
 
+@pytest.mark.conformance
 async def test_a_gang_leaves_a_drained_node_as_a_whole(cluster: Cluster) -> None:
     """The move does not count as a restart. Members on other nodes restart in place, together with the member that
     moves."""
@@ -108,6 +107,7 @@ async def evict_when_permitted(cluster: Cluster, pod: str) -> None:
     await until(evicted, lambda: f"{pod} may be evicted; {cluster.describe()}", every=0.1)
 
 
+@pytest.mark.conformance
 async def test_a_gang_is_evicted_only_as_a_whole_and_after_cordoning(cluster: Cluster) -> None:
     """An eviction is refused until the node is cordoned; then the gang leaves as a whole, and no restart is counted."""
     cluster.start_controller()

@@ -32,7 +32,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 
-pytestmark = [pytest.mark.conformance, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AS_ROOT = os.geteuid() == 0
 SPEC: dict[str, Any] = {
@@ -168,6 +168,7 @@ async def web(local_cluster: LocalCluster) -> AsyncIterator[Web]:
             yield web
 
 
+@pytest.mark.conformance
 async def test_output_and_exit_code(web: Web) -> None:
     """Two separate outputs, and the program's own exit code."""
     async with web.exec("sh", "-c", "echo out; echo err >&2; exit 7") as program:
@@ -191,6 +192,7 @@ async def test_all_of_standard_input_arrives(web: Web) -> None:
         assert program.out[Channel.STDOUT].split() == [b"%d" % len(data)]
 
 
+@pytest.mark.conformance
 async def test_a_terminal_and_its_size(web: Web) -> None:
     """The size follows the client's; an invalid size is ignored; Ctrl-C interrupts."""
     script = "trap 'exit 3' INT; while :; do stty size; sleep 0.1; done"
@@ -340,6 +342,7 @@ async def test_an_impossible_exec_is_refused_before_the_handshake(web: Web) -> N
         assert refused.value.status == 401
 
 
+@pytest.mark.conformance
 async def test_a_programs_pages_and_websockets_are_reached_through_the_proxy(web: Web) -> None:
     """At its path, by a caller with a token; a port at which nothing listens is a 502 that says so."""
     port = free_port()
