@@ -10,14 +10,19 @@ import re
 import secrets
 import shutil
 import subprocess
+import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 FOLDER = Path(__file__).parents[1] / "emulators"
 AZURITE = FOLDER / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
@@ -44,18 +49,35 @@ class Emulator:
 
 @contextmanager
 def s3() -> Iterator[Emulator]:
-    """moto's S3, in a thread of this process."""
+    """moto's S3, in a thread of this process.
+
+    It answers one request after the other. moto looks whether an object exists and stores it in two steps, so that of
+    two requests at once that want to create it both would succeed; with S3 one does.
+    """
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
+    assert server._server is not None
+    server._server.app = _one_at_a_time(server._server.app)
     try:
         host, port = server.get_host_and_port()
         options = {"endpoint": f"http://{host}:{port}", "region": "us-east-1"}
         yield Emulator("s3", options | {"access_key_id": "ACCESSKEYID", "secret_access_key": "SECRETACCESSKEY"})
     finally:
         server.stop()
+
+
+def _one_at_a_time(app: WSGIApplication) -> WSGIApplication:
+    """Return an application that begins an answer when the one before is made."""
+    turn = threading.Lock()
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        with turn:
+            return app(environ, start_response)
+
+    return answer
 
 
 @contextmanager
