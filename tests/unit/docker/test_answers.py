@@ -321,8 +321,9 @@ async def test_what_is_kept_of_an_ended_container_is_told(
     """`docker diff` named `docker exec`, which an ended container takes as little."""
     ended = container("Failed", spec={"checkpoint": {"path": "/ckpt"}}).view
     monkeypatch.setitem(FOUND, "/v1/runs", {"items": [ended]})
-    for path in ("changes", "export"):
-        async with http.get(f"/containers/my_web/{path}") as answer:
+    asked = (("GET", "/containers/my_web/changes"), ("GET", "/containers/my_web/export"))
+    for method, path in (*asked, ("POST", "/commit?container=my_web")):
+        async with http.request(method, path) as answer:
             told = (await answer.json())["message"]
             assert "docker logs my_web" in told and "docker cp my_web:/ckpt ." in told, told
 

@@ -128,6 +128,11 @@ def test_a_rank_is_named_behind_a_dot() -> None:
 def test_a_list_shows_what_a_run_waits_for() -> None:
     queued = container("Queued", status={"message": "waits for 8 GPUs"})
     assert status_words(queued, 0.0) == "Queued: waits for 8 GPUs"
+    refused = container(
+        "Starting", status={"message": 'member 0: pulling image "x": ' + "lookup of the registry, " * 20}
+    )
+    assert status_words(refused, 0.0).startswith('Starting: member 0: pulling image "x": lookup')
+    assert len(status_words(refused, 0.0)) < 100, "the table could not be read"
     shown = summary(container("Failed", status={"exitCode": 3, "finishedAt": "2026-11-23T20:00:00Z"}), 1_795_464_120.0)
     assert (shown["Names"], shown["Command"]) == (["/my_web"], "sleep 9")
     assert shown["Status"].startswith("Exited (3) ")

@@ -109,28 +109,15 @@ def _full(path: str) -> str:
 
 
 def _not_running(container: Container, when: str) -> WrongState:
-    folder = _checkpoint_path(container)
+    folder = container.checkpoint_path
     later = f"those in its checkpoint {folder} also later" if folder else "to keep some: --label kaji.checkpoint=/PATH"
     message = f"container {container.name} is {container.state}, not running"
     return WrongState(message, hint=f"{when}; {later}")
 
 
-def _what_is_kept(container: Container) -> str:
-    """Return the sentence that says what is left of an ended container; empty for one that has not ended."""
-    if not container.has_ended:
-        return ""
-    folder, name = _checkpoint_path(container), container.name
-    copied = f"docker cp {name}:{folder} ." if folder else "it has none (--label kaji.checkpoint=/PATH)"
-    return f"{name} has ended, and of it are kept: its log (docker logs {name}), its volumes, its checkpoint: {copied}"
-
-
-def _checkpoint_path(container: Container) -> str:
-    return str((container.spec.get("checkpoint") or {}).get("path") or "")
-
-
 def _is_in_checkpoint(container: Container, full: str) -> bool:
     """Whether a path of an ended container is in its checkpoint, which outlives its program."""
-    folder = _checkpoint_path(container)
+    folder = container.checkpoint_path
     return container.has_ended and bool(folder) and (full == folder or full.startswith(f"{folder}/"))
 
 
@@ -258,12 +245,12 @@ async def _body(request: web.Request) -> AsyncIterator[bytes]:
 @routes.get("/containers/{id}/changes")
 async def changes(request: web.Request) -> web.Response:
     container = await container_of(request)
-    hint = _what_is_kept(container) or f"to look into it: docker exec {container.name} ls -l /PATH"
+    hint = container.what_is_kept or f"to look into it: docker exec {container.name} ls -l /PATH"
     raise InvalidInput.one("diff", "only nodes know what a program changed in its image", hint=hint)
 
 
 @routes.get("/containers/{id}/export")
 async def export(request: web.Request) -> web.Response:
     container = await container_of(request)
-    hint = _what_is_kept(container) or f"docker cp {container.name}:/PATH ."
+    hint = container.what_is_kept or f"docker cp {container.name}:/PATH ."
     raise InvalidInput.one("export", "images stay on the nodes", hint=hint)

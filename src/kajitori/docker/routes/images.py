@@ -80,9 +80,15 @@ async def remove(request: web.Request) -> web.Response:
 @routes.post("/images/{name:.+}/push")
 @routes.post("/images/{name:.+}/tag")
 @routes.post("/images/load")
-@routes.post("/commit")
 async def make(request: web.Request) -> web.Response:
     raise Unsupported("images are made elsewhere, and come from registries", hint=IN_REGISTRIES)
+
+
+@routes.post("/commit")
+async def commit(request: web.Request) -> web.Response:
+    name = request.query.get("container", "")
+    kept = (await engine_of(request).platform.find(name)).what_is_kept if name else ""
+    raise Unsupported("images are made elsewhere, and come from registries", hint=kept or IN_REGISTRIES)
 
 
 @routes.get("/images/{name:.+}/history")

@@ -261,6 +261,20 @@ class Container:
         return self.has_ended and self.phase is not Phase.SUCCEEDED and self.reason not in PLAIN_ENDS
 
     @property
+    def checkpoint_path(self) -> str:
+        """Folder of its checkpoint in the container; empty if it has none."""
+        return str((self.spec.get("checkpoint") or {}).get("path") or "")
+
+    @property
+    def what_is_kept(self) -> str:
+        """The sentence that says what is left of an ended container; empty for one that has not ended."""
+        if not self.has_ended:
+            return ""
+        folder, name = self.checkpoint_path, self.name
+        copied = f"docker cp {name}:{folder} ." if folder else "there is none (--label kaji.checkpoint=/PATH)"
+        return f"{name} has ended; its log (docker logs {name}) and its volumes are kept, and its checkpoint: {copied}"
+
+    @property
     def started_at(self) -> str:
         return str(self.status.get("startedAt") or "")
 

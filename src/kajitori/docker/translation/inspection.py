@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 from kajitori.core.spec.reasons import Phase, Reason
@@ -10,6 +11,9 @@ from kajitori.core.spec.run import MAX_RESTARTS
 from kajitori.core.words.quantities import parse_spec_memory_bytes
 from kajitori.docker.translation.container import NETWORK, NO_TIME, Container, network_id, seconds_of
 from kajitori.docker.translation.images import image_id
+
+STATUS_CHARACTERS = 80
+"""Longest reason in the column STATUS of `docker ps`. A registry's refusal has hundreds of characters."""
 
 Networks = Mapping[str, Sequence[str]]
 """Names of networks, each with the container's aliases there."""
@@ -119,7 +123,8 @@ def status_words(container: Container, now: float, health: str = "") -> str:
     if phase is Phase.RUNNING:
         word = "health: starting" if health == "starting" else health
         return f"Up {_ago(now - seconds_of(container.started_at))}" + (f" ({word})" if word else "")
-    return f"{phase.value}: {container.message}" if container.message else phase.value
+    why = shorten(container.message, STATUS_CHARACTERS, placeholder="…")
+    return f"{phase.value}: {why}" if why else phase.value
 
 
 def mounts(container: Container) -> list[dict[str, Any]]:
