@@ -26,6 +26,7 @@ from kajitori.api.programs.parts import ProgramParts
 from kajitori.api.rendering.runs import RunRenderer
 from kajitori.api.requests.limits import Budget, Questions, Slots, Turns
 from kajitori.api.streams.answers import StreamRegistry
+from kajitori.api.streams.attachments import Attachments
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
@@ -188,6 +189,8 @@ class RunParts:
     """Open questions about idle GPUs."""
     past_figures: PastFigures = field(default_factory=PastFigures)
     """Last figures of runs that do not run now."""
+    attachments: Attachments = field(default_factory=Attachments)
+    """Connections to the programs of runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,6 +296,7 @@ class Api:
         self.tables.queue.close()
         self.runs.idle.close()
         await self.runs.events.close()
+        await self.runs.attachments.close()
         await self.programs.connections.close()
         await self.callers.sessions.close()
 

@@ -114,6 +114,10 @@ class Attachment:
         """Number of the attempt whose output was shown last."""
         self._is_broken = False
         """Whether the last connection ended before its program, so that output may be missing."""
+        self._session = ""
+        """The server's name of the connection to the program, to which the next connection may return."""
+        self._position = 0
+        """Number of bytes of the session's output that were shown."""
         self._has_stdin = bool(spec.get("stdin"))
         self._has_tty = bool(spec.get("tty"))
         self._is_service = spec.get("type") == "service"
@@ -161,7 +165,9 @@ class Attachment:
         """Attach until the program or the connection ends. Return False if there is nothing to attach to now."""
         wants_stdin = self._has_stdin and (self._has_tty or not self._input.ended)
         try:
-            asyncio.run(self._converse(attach_url(self._api.target, self._view, stdin=wants_stdin)))
+            session = self._session if self._is_broken else ""
+            url = attach_url(self._api.target, self._view, stdin=wants_stdin, session=session, position=self._position)
+            asyncio.run(self._converse(url))
         except asyncio.CancelledError:
             if not self._input.detached:
                 raise
@@ -188,6 +194,10 @@ class Attachment:
 
     async def _converse(self, url: str) -> None:
         async with running(self._api.target, url) as stream:
+            if goes_on := self._is_broken and bool(stream.session) and stream.session == self._session:
+                self._is_broken = False
+            else:
+                self._session = ""
             with raw_terminal(self._is_terminal) as resized:
                 loop = asyncio.get_running_loop()
                 resizing: set[asyncio.Task[None]] = set()
@@ -200,17 +210,24 @@ class Attachment:
 
                 if resized >= 0:
                     columns, lines = shutil.get_terminal_size()
-                    if not self._from_start:  # a change of size makes the program draw its screen or prompt again
+                    if (
+                        not self._from_start and not goes_on
+                    ):  # a change of size makes the program draw its screen or prompt again
                         await stream.resize(columns, lines + 1)
                     await stream.resize(columns, lines)
                     loop.add_reader(resized, resize)
                 self._input.connect(stream)
                 try:
-                    await self._print(stream)
+                    await (self._print_on(stream) if goes_on else self._print(stream))
                 finally:
                     self._input.disconnect()
                     if resized >= 0:
                         loop.remove_reader(resized)
+
+    async def _print_on(self, stream: CommandStream) -> None:
+        """Print the output of a session that goes on: the server sends it from the last shown byte on."""
+        async for channel, data in stream.output():
+            self._write(channel, data)
 
     async def _print(self, stream: CommandStream) -> None:
         """Print the output; before it, what was printed before the connection and has not been shown."""
@@ -222,6 +239,7 @@ class Attachment:
         if not self._is_broken:
             self._shown = Shown()
         self._shown_attempt = attempt
+        self._position = 0
         early: list[tuple[Channel, bytes]] = []
         waits = self._from_start or self._is_broken
 
@@ -237,6 +255,7 @@ class Attachment:
             self._from_start = self._is_broken = waits = False
             for channel, data in early:
                 self._write(channel, data)
+            self._session = stream.session
 
         printing = asyncio.create_task(print_log())
         try:
@@ -254,7 +273,9 @@ class Attachment:
         return self._has_tty and channel is Channel.STDERR
 
     def _write(self, channel: Channel, data: bytes) -> None:
-        data = data if self._is_notice(channel) else self._shown.new(data)
+        if not self._is_notice(channel):
+            self._position += len(data)
+            data = self._shown.new(data)
         if channel is Channel.STDERR:
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()

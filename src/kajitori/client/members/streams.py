@@ -33,6 +33,7 @@ COMMAND_PROTOCOL = Subprotocol("v5.channel.k8s.io")
 PORT_PROTOCOL = Subprotocol("v1.port-forward.kajitori.dev")
 TUNNEL_PROTOCOL = Subprotocol("v2.port-forward.kajitori.dev")
 """SPDY/3.1 of `portforward.k8s.io` in binary messages."""
+SESSION_HEADER = "Kaji-Session"
 NOTHING_LISTENS = 1014
 """Close code of a connection if no program listens on the port."""
 _OPEN_SECONDS = 15.0
@@ -97,6 +98,10 @@ class CommandStream:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self.exit_code: int | None = None
+        response = socket.response
+        self.session = response.headers.get(SESSION_HEADER, "") if response is not None else ""
+        """Names the session of an attached program, to which a new connection may return; empty with an older
+        server."""
 
     async def write(self, data: bytes) -> None:
         """Send standard input. Raises ConnectionClosed if the connection has ended."""
@@ -178,9 +183,13 @@ def command_url(
     return _url(target, run_path(run, "/exec"), [*(("command", word) for word in command), *flags])
 
 
-def attach_url(target: Target, run: View, *, rank: int = 0, stdin: bool = False) -> str:
-    """Return the URL of the WebSocket to the program of a member."""
+def attach_url(
+    target: Target, run: View, *, rank: int = 0, stdin: bool = False, session: str = "", position: int = 0
+) -> str:
+    """Return the URL of the WebSocket to the program of a member; of an earlier `session`, from this position of its
+    output on."""
     flags = [("rank", str(rank))] + [("stdin", "true")] * stdin
+    flags += [("session", session), ("position", str(position))] if session else []
     return _url(target, run_path(run, "/attach"), flags)
 
 

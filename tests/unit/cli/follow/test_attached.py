@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import pytest
+from tests.harness.waiting import until
 from tests.unit.cli.fake_web_api import TOKEN, view
 
 from kajitori.cli.context import Cli
@@ -19,10 +20,13 @@ from kajitori.cli.follow.attached import Attachment
 from kajitori.client.members.streams import Channel, CommandStream
 from kajitori.client.target import Target
 from kajitori.client.web_api import Api
+from kajitori.errors import Unavailable
 
 
 class Stream:
     """A program that ends at once."""
+
+    session = ""
 
     def __init__(self) -> None:
         self.sizes: list[tuple[int, int]] = []
@@ -107,6 +111,48 @@ def test_output_that_a_new_connection_brings_later_than_the_log_is_shown_once(ca
     session._log = log  # type: ignore[method-assign,assignment]
     asyncio.run(session._print(cast(CommandStream, Late())))
     assert capfdbinary.readouterr().out == b"324\r\n325\r\n326\r\n"
+
+
+@pytest.mark.parametrize(
+    ("session", "shown"), [("s1", b".........."), ("s2", b".....")], ids=["goes on", "another server"]
+)
+def test_of_identical_bytes_none_is_lost_or_shown_twice_if_the_session_goes_on(
+    session: str, shown: bytes, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
+) -> None:
+    """The client tells the server how many bytes have arrived. With another server it looks into the log, where it has
+    to guess the place."""
+    urls: list[str] = []
+
+    class Dots(Stream):
+        session = "s1"
+        pieces: tuple[bytes, ...] = (b"..", b"...")
+
+        async def output(self) -> AsyncIterator[Any]:
+            for piece in self.pieces:
+                await asyncio.sleep(0)
+                yield Channel.STDOUT, piece
+            if self.pieces[-1] == b"...":
+                await until(lambda: attachment._session)
+                raise Unavailable("the connection broke")
+
+    stream = Dots()
+
+    @asynccontextmanager
+    async def running(_: Target, url: str) -> AsyncIterator[Stream]:
+        urls.append(url)
+        yield stream
+
+    monkeypatch.setattr(attached, "running", running)
+    api = Api(Target("http://127.0.0.1:9", TOKEN), sleep=lambda _: None)
+    run = view("bert", status={"attempt": {"number": 1}}) | {"spec": {"stdin": True, "tty": True}}
+    attachment = Attachment(cast(Cli, None), api, run, keys=b"", from_start=False, quiet=True)
+    attachment._log = lambda *_: b"." * 5 * len(urls)  # type: ignore[method-assign]
+    assert attachment._attach()
+    stream = Dots()
+    stream.session, stream.pieces = session, (b".....",) if session == "s1" else (b"",)
+    assert attachment._attach()
+    assert capfdbinary.readouterr().out == shown
+    assert urls[1].endswith("/attach?rank=0&stdin=true&session=s1&position=5")
 
 
 def test_reports_keep_the_screen_of_an_editor_which_is_left_behind_with_the_run(capfdbinary: Any) -> None:

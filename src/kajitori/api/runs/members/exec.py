@@ -7,7 +7,8 @@ token.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -28,6 +29,7 @@ from kajitori.api.runs.members.streams import (
     while_allowed,
 )
 from kajitori.api.runs.members.terminal_notices import TerminalNotices
+from kajitori.api.streams.attachments import Attached, Attachment
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reading.stored import read_stored
@@ -88,6 +90,11 @@ class AttachParameters(Parameters):
     """The rank of the member."""
     stdin: bool = False
     """The caller sends standard input on channel 0. Needs a run with `stdin`."""
+    session: str = Field(default="", max_length=64)
+    """The header `Kaji-Session` of an earlier answer, for a caller whose connection broke: go on there, if this server
+    still has what is missing. The answer has the same session then, and else a new one."""
+    position: int = Field(default=0, ge=0)
+    """With `session`: the number of bytes of output that have arrived since the session began."""
 
 
 @router.websocket("/v1/runs/{namespace}/{name}/attach")
@@ -95,7 +102,7 @@ async def attach_to_member(socket: WebSocket, namespace: str, name: str) -> None
     """Attach to the program of a member: its output from now on, its input, and its terminal if it has one.
 
     A caller that hangs up leaves the program running. The exit code at the end is 0 if the program has ended; the run's
-    status has its real one.
+    status has its real one. The header `Kaji-Session` of the answer names the session.
     """
 
     async def serve(api: Api, user: User) -> None:
@@ -105,21 +112,76 @@ async def attach_to_member(socket: WebSocket, namespace: str, name: str) -> None
         if query.stdin and not spec.has_stdin:
             hint = f"start it with kaji run -i, or run a program beside it: kaji exec -it {run.metadata.name} sh"
             raise WrongState(f"{run.metadata.name} has no standard input", hint=hint)
-        pod = await running_pod(api, user, run, query.rank)
-        check_protocol(socket, EXEC_PROTOCOL)
-        await user.may("create", namespace, resource=PODS, subresource="attach")  # a recorded right is checked again
-        program = await user.client.open_attach(
-            pod.metadata.namespace,
-            pod.metadata.name,
-            container=names.MEMBER_CONTAINER,
-            stdin=query.stdin,
-            tty=spec.has_tty,
-        )
-        async with program:
-            notices = _notices(socket, api, user, run, query.rank) if spec.has_tty else None
-            await _serve_program(socket, api, user, run, program, "attach to run", notices)
+        attempt = run.status.attempt.number if run.status is not None and run.status.attempt is not None else 0
+        about = Attached(user.name, run.metadata.uid, attempt, query.rank, query.stdin)
+        kept = api.runs.attachments
+        attachment, position = kept.find(query.session, query.position, about), query.position
+        if attachment is None:
+            position = 0
+            pod = await running_pod(api, user, run, query.rank)
+            check_protocol(socket, EXEC_PROTOCOL)
+            await user.may(
+                "create", namespace, resource=PODS, subresource="attach"
+            )  # a recorded right is checked again
+            program = await user.client.open_attach(
+                pod.metadata.namespace,
+                pod.metadata.name,
+                container=names.MEMBER_CONTAINER,
+                stdin=query.stdin,
+                tty=spec.has_tty,
+            )
+            attachment = kept.add(about, program)
+        else:
+            check_protocol(socket, EXEC_PROTOCOL)
+            await user.require("create", namespace, resource=PODS, subresource="attach")
+        notices = _notices(socket, api, user, run, query.rank) if spec.has_tty else None
+        await _serve_attachment(socket, api, user, run, attachment, position, notices)
 
     await serve_member_stream(socket, serve)
+
+
+async def _serve_attachment(
+    socket: WebSocket,
+    api: Api,
+    user: User,
+    run: RunObject,
+    attachment: Attachment,
+    position: int,
+    notices: TerminalNotices | None,
+) -> None:
+    """Serve an attached program to its caller, and keep the connection for a caller whose own connection breaks."""
+    caller = attachment.begin(position)
+    kept, has_left = api.runs.attachments, False
+    try:
+        await socket.accept(subprotocol=EXEC_PROTOCOL, headers=[(b"kaji-session", attachment.id.encode())])
+        _note(api, socket, user, run, "attach to run")
+        leaving = _Leaving()
+        with while_allowed(api, socket, user) as revoked:
+            async with notices.shown() if notices is not None else nullcontext():
+                listening = _listen(socket, attachment.program, notices, leaving)
+                await pass_through(socket, revoked, listening, _talk_to(socket, attachment, caller, notices))
+        has_left = revoked.done() or leaving.is_meant
+    finally:
+        if attachment.leave(caller):
+            if has_left or attachment.is_told or attachment.failure is not None:
+                await kept.drop(attachment)
+            else:
+                kept.keep(attachment)
+                if attachment.about.stdin and notices is None:  # the input of a pipe ends with its caller
+                    with suppress(KajitoriError):
+                        await attachment.program.close_stdin()
+
+
+async def _talk_to(socket: WebSocket, attachment: Attachment, caller: int, notices: TerminalNotices | None) -> None:
+    async for channel, payload in attachment.pieces(caller):
+        if notices is not None:
+            notices.note_output(payload)
+        await socket.send_bytes(bytes((channel,)) + payload)
+    if attachment.failure is not None:
+        raise attachment.failure
+    if attachment.is_over:
+        await _send_end(socket, attachment.program)
+        attachment.is_told = True
 
 
 def _notices(socket: WebSocket, api: Api, user: User, run: RunObject, rank: int) -> TerminalNotices:
@@ -140,11 +202,15 @@ async def _serve_program(
 ) -> None:
     """Serve a program until it ends or the caller leaves. `notices` are those of its terminal, if it has one."""
     await socket.accept(subprotocol=EXEC_PROTOCOL)
-    meta = run.metadata
-    api.audit.note(socket.scope, user.name, action, namespace=meta.namespace, object=f"run {meta.name}")
+    _note(api, socket, user, run, action)
     with while_allowed(api, socket, user) as revoked:
         async with notices.shown() if notices is not None else nullcontext():
             await pass_through(socket, revoked, _listen(socket, program, notices), _talk(socket, program, notices))
+
+
+def _note(api: Api, socket: WebSocket, user: User, run: RunObject, action: str) -> None:
+    meta = run.metadata
+    api.audit.note(socket.scope, user.name, action, namespace=meta.namespace, object=f"run {meta.name}")
 
 
 async def _refuse(socket: WebSocket, error: KajitoriError) -> None:
@@ -170,14 +236,35 @@ async def _talk(socket: WebSocket, program: ExecStream, notices: TerminalNotices
         if notices is not None:
             notices.note_output(payload)
         await socket.send_bytes(bytes((channel,)) + payload)
+    await _send_end(socket, program)
+
+
+async def _send_end(socket: WebSocket, program: ExecStream) -> None:
     end = msgspec.json.encode(end_status(program.exit_code, program.message))
     await socket.send_bytes(bytes((Channel.ERROR,)) + end)
 
 
-async def _listen(socket: WebSocket, program: ExecStream, notices: TerminalNotices | None) -> None:
+@dataclass
+class _Leaving:
+    """How a caller left."""
+
+    code: int = 0
+    """The close code of its WebSocket; 0 while it is there."""
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether the caller closed the connection; else it broke."""
+        return self.code in (1000, 1001)
+
+
+async def _listen(
+    socket: WebSocket, program: ExecStream, notices: TerminalNotices | None, leaving: _Leaving | None = None
+) -> None:
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
+            if leaving is not None:
+                leaving.code = int(message.get("code") or 1006)
             return
         data = message.get("bytes") or (message.get("text") or "").encode()
         if not data:

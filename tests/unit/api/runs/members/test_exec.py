@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.harness.waiting import until
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import attempts, pod, run
 from websockets.asyncio.client import ClientConnection, connect
@@ -248,3 +249,35 @@ async def test_a_pipe_gets_no_notices(world: World, monkeypatch: pytest.MonkeyPa
         assert await socket.recv() == b"\x01echo"
         await socket.send(b"\x00typed")
         assert await socket.recv() == b"\x02typed"
+
+
+async def test_a_caller_whose_connection_broke_gets_the_bytes_that_it_missed(world: World) -> None:
+    """The program prints on while nobody is attached, and even identical bytes come once each: the caller names its
+    position. A caller that comes back from another user, from an unknown session or after it has left begins anew."""
+    await put_member(world, stdin=True, tty=True)
+    async with ApiServer(world.app) as server:
+        first = await dial(server, "stdin=true", route="attach")
+        session = first.response.headers["Kaji-Session"]  # type: ignore[union-attr]
+        begin = await first.recv()
+        await first.send(b"\x00....")
+        assert await first.recv() == b"\x02...."
+        await first.send(b"\x00........")
+        [kept] = world.api.runs.attachments._by_id.values()
+        await until(lambda: kept.has(len(begin) - 1 + 12))
+        first.transport.abort()
+        await until(lambda: world.api.runs.attachments._waiting)
+
+        back = f"stdin=true&session={session}&position={len(begin) - 1 + 4 + 3}"
+        async with dial(server, back, token="grace", route="attach") as other:
+            assert other.response.headers["Kaji-Session"] != session  # type: ignore[union-attr]
+        async with dial(server, back, route="attach") as second:
+            assert second.response.headers["Kaji-Session"] == session  # type: ignore[union-attr]
+            assert await second.recv() == b"\x02....."
+            await second.send(b"\x00typed")
+            assert await second.recv() == b"\x02typed"
+            async with dial(server, back, route="attach") as third:  # the server has not noticed that the second broke
+                assert await third.recv() == b"\x02.....typed"
+        await until(lambda: not world.api.runs.attachments._by_id)
+        async with dial(server, back, route="attach") as anew:
+            assert anew.response.headers["Kaji-Session"] != session  # type: ignore[union-attr]
+            assert await anew.recv() == begin
