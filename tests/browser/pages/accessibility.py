@@ -22,6 +22,20 @@ async ([part, only]) => {
   );
 }
 """
+_SPACING = "* { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important }"
+_OVERFLOW = """
+async spacing => {
+  const sheet = new CSSStyleSheet();  // one of the browser, which the page's content policy does not forbid
+  sheet.replaceSync(spacing);
+  const before = document.adoptedStyleSheets;
+  document.adoptedStyleSheets = [...before, sheet];
+  await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const { scrollWidth } = document.documentElement;
+  const cells = [...document.querySelectorAll("[role=cell]")].filter(cell => cell.scrollWidth > cell.clientWidth + 1);
+  document.adoptedStyleSheets = before;
+  return [...(scrollWidth > 320 ? [`the page is ${scrollWidth} pixels wide`] : []), ...cells.map(cell => cell.innerText)];
+}
+"""
 _BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 
 
@@ -42,6 +56,17 @@ def assert_accessible(page: Page, part: str = "body") -> None:
     _colour(page, "dark")
     faults += page.evaluate(_CHECK, [part, {"type": "rule", "values": ["color-contrast"]}])
     _colour(page, "light")
+    assert not faults, (page.url, faults)
+
+
+def assert_reflows(page: Page) -> None:
+    """Fail if the page has to be scrolled sideways in a window of 320 pixels (WCAG 1.4.10: 1,280 pixels at a zoom of
+    400 %), or if a name in a table is cut there, with the spacing of text that people may need (WCAG 1.4.12)."""
+    size = page.viewport_size
+    page.set_viewport_size({"width": 320, "height": 640})
+    faults: list[str] = page.evaluate(_OVERFLOW, _SPACING)
+    if size is not None:
+        page.set_viewport_size(size)
     assert not faults, (page.url, faults)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.pages.accessibility import assert_accessible
+from tests.browser.pages.accessibility import assert_accessible, assert_reflows
 from tests.browser.pages.steps import run
 from tests.harness.kaji_up import KajiUp
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) -> None:
     """The pages are those that the rail names, and the tabs of a run; the menu of columns and the list of keys, too.
-    The page then has the dark colours that the person chose, from the first paint on."""
+    No page has to be scrolled sideways in a narrow window, with wide spacing. The page then has the dark colours that the person chose, from the first paint on."""
     run(cluster, "axe", "sleep", "1000")
     page.get_by_role("link", name="axe").wait_for()
     assert_accessible(page)
@@ -35,12 +35,14 @@ def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) 
         link_of_page.click()
         page.get_by_role("heading", level=1).wait_for()
         assert_accessible(page, "main")
+        assert_reflows(page)
     page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_role("link", name="axe").click()
     page.get_by_role("tab").first.wait_for()
     for tab in page.get_by_role("tab").all():
         tab.click()
         assert_accessible(page, "main")
+    assert_reflows(page)
     page.get_by_role("button", name="Colours").click()
     assert_accessible(page, "[role=menu]")
     page.get_by_role("menuitemradio", name="Dark").click()

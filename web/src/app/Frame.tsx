@@ -46,7 +46,7 @@ function TopBar() {
   return (
     <Box
       component="header"
-      sx={{ gridColumn: "1 / -1", display: "flex", alignItems: "center", columnGap: { xs: 2, sm: 4 }, px: 4, minHeight: 48, borderBottom: { md: 1 }, borderColor: { md: "divider" }, bgcolor: "background.paper" }}
+      sx={{ gridColumn: "1 / -1", display: "flex", flexWrap: { xs: "wrap", md: "nowrap" }, alignItems: "center", columnGap: { xs: 2, sm: 4 }, px: 4, minHeight: 48, borderBottom: { md: 1 }, borderColor: { md: "divider" }, bgcolor: "background.paper" }}
     >
       <Typography component="span" sx={{ fontWeight: 600 }}>
         Kajitori
@@ -61,7 +61,7 @@ function TopBar() {
       )}
       <Box sx={{ flex: 1 }} />
       <SearchButton pages={[...PAGES, { to: "/mine", word: "Mine" }, { to: "/mine", word: "Secrets and volumes" }]} />
-      <Typography component={Link} to="/mine" noWrap dir="auto" sx={{ color: "text.primary", maxWidth: { xs: "24vw", sm: "30vw" } }} title={`Mine: ${who.data?.user}`}>
+      <Typography component={Link} to="/mine" noWrap dir="auto" sx={{ color: "text.primary", maxWidth: { xs: "60vw", sm: "30vw" } }} title={`Mine: ${who.data?.user}`}>
         {who.data?.user}
       </Typography>
       <ColourChoice />

@@ -29,7 +29,8 @@ export function themeOf(mode: "light" | "dark") {
     components: {
       MuiCssBaseline: {
         styleOverrides: {
-          body: { fontVariantNumeric: "tabular-nums" },
+          // A word that is wider than the window is broken: nobody has to scroll sideways.
+          body: { fontVariantNumeric: "tabular-nums", overflowWrap: "break-word" },
           a: { color: "inherit" },
           "@media (prefers-reduced-motion: reduce)": { "*": { animation: "none !important", transition: "none !important" } },
         },
@@ -45,7 +46,7 @@ export function themeOf(mode: "light" | "dark") {
       MuiToggleButtonGroup: {
         // The first button of a second line has a left edge, too.
         styleOverrides: {
-          root: ({ theme }) => ({ rowGap: theme.spacing(1), "& .MuiToggleButtonGroup-grouped": { borderLeftColor: theme.palette.divider } }),
+          root: ({ theme }) => ({ flexWrap: "wrap", rowGap: theme.spacing(1), "& .MuiToggleButtonGroup-grouped": { borderLeftColor: theme.palette.divider } }),
         },
       },
       // The chosen button also has another text colour, in the light and in the dark theme.

@@ -56,14 +56,9 @@ function Uses({ title, uses, all, left }: Properties) {
       <Box component="ul" aria-label={`GPU-hours, ${title.toLowerCase()}`} sx={{ listStyle: "none", m: 0, p: 0 }}>
         {uses.map(({ name, gpuSeconds }) => (
           <Box component="li" key={name} sx={{ py: 1, fontSize: 16 }}>
-            <Box sx={{ display: "flex", gap: 3 }}>
-              <Box
-                sx={{ flex: 1, minWidth: 0, overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" }}
-                title={name}
-              >
-                {name || "type not known"}
-              </Box>
-              <Box sx={{ flex: "none", color: "text.secondary" }}>
+            <Box sx={{ display: "flex", flexWrap: "wrap", columnGap: 3 }}>
+              <Box sx={{ flex: "1 1 auto", minWidth: 0, overflowWrap: "anywhere" }}>{name || "type not known"}</Box>
+              <Box sx={{ color: "text.secondary" }}>
                 {hours(gpuSeconds)} GPU-hours, {share(gpuSeconds, all)}
               </Box>
             </Box>

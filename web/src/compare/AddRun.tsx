@@ -44,7 +44,7 @@ export function AddRun({ known, add }: Properties) {
         event.preventDefault();
         take(wanted);
       }}
-      sx={{ display: "flex", gap: 2 }}
+      sx={{ display: "flex", gap: 2, minWidth: 0 }}
     >
       <TextField
         size="small"
@@ -52,7 +52,7 @@ export function AddRun({ known, add }: Properties) {
         onChange={(event) => (offers.includes(event.target.value) ? take(event.target.value) : setText(event.target.value))}
         placeholder="Add a run: team/name"
         slotProps={{ htmlInput: { list, "aria-label": "Add a run", spellCheck: false, dir: "auto" } }}
-        sx={{ width: 240 }}
+        sx={{ width: 240, minWidth: 0 }}
       />
       <datalist id={list}>
         {offers.map((run) => (

@@ -7,12 +7,12 @@ import { Age } from "../words/Age";
 import { kindOf, type Placed } from "./kinds";
 
 const ROW_PX = 36;
-const COLUMNS = "48px 88px minmax(100px, 1fr) 64px 96px minmax(100px, 2fr) 64px";
+const COLUMNS = "48px 88px minmax(100px, 1fr) 72px 104px minmax(100px, 2fr) 64px";
 const ROW = { display: "grid", gridTemplateColumns: COLUMNS, gap: 3, px: 3, alignItems: "center", borderBottom: 1, borderColor: "divider" } as const;
 const CELL = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" } as const;
 /** The table styles its rows, so that a row that comes into sight while one scrolls costs no styles of its own. */
 const TABLE = {
-  minWidth: 660,
+  minWidth: 676,
   "& [role=row]": ROW,
   "& [role=columnheader], & [role=cell]": CELL,
   "& .number": { textAlign: "right" },

@@ -44,7 +44,7 @@ export const COLUMNS: Column<ListedRow>[] = [
   {
     name: "Age",
     width: "104px",
-    phone: "88px",
+    phone: "72px",
     right: true,
     sort: "createdAt",
     descending: true,

@@ -22,7 +22,7 @@ import { SweepPage } from "./SweepPage";
 import { MEMBER } from "./view";
 
 const COLUMNS: Column<Row>[] = [
-  { name: "State", width: "112px", phone: "98px", sort: "phase", cell: ({ phase }) => <StateMark phase={phase} /> },
+  { name: "State", width: "128px", phone: "98px", sort: "phase", cell: ({ phase }) => <StateMark phase={phase} /> },
   { name: "Sweep", width: "minmax(140px, 2fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: ({ name }) => name },
   { name: "Best so far", width: "minmax(160px, 2fr)", cell: (sweep) => <BestResult sweep={sweep} succeeded={sweep.members.succeeded ?? 0} /> },
   { name: "Progress", width: "120px", phone: "80px", cell: ({ members }) => <ProgressBar counts={countsOf(members)} /> },

@@ -19,15 +19,19 @@ interface Properties<T> {
   /** Whether it is selected; undefined if rows cannot be. */
   isChosen: boolean | undefined;
   choose: (range: boolean) => void;
+  /** Measures the row, whose words wrap; null: it has the usual height, and long words are cut. */
+  measure: ((row: HTMLElement | null) => void) | null;
 }
 
 /** One row of a table. */
-export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, opensOnClick, isChosen, choose }: Properties<T>) {
+export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, opensOnClick, isChosen, choose, measure }: Properties<T>) {
   const navigate = useNavigate();
   const isMarked = isCurrent || isChosen;
   return (
     <Box
       role="row"
+      ref={measure}
+      data-index={index}
       aria-rowindex={index + 2}
       aria-current={isCurrent || undefined}
       onClick={opensOnClick ? () => navigate(to) : undefined}
@@ -35,7 +39,7 @@ export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, o
         ...layout,
         position: "absolute",
         inset: "0 0 auto 0",
-        height: ROW_PX,
+        ...(measure ? { minHeight: ROW_PX, py: 1, boxSizing: "border-box" } : { height: ROW_PX }),
         alignItems: "center",
         cursor: opensOnClick ? "pointer" : "default",
         borderBottom: 1,
@@ -63,7 +67,7 @@ export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, o
         const text = typeof content === "string" ? content : undefined;
         return (
           // The direction of its text decides on which side a long one is cut.
-          <Box key={name} role="cell" dir={text && "auto"} sx={cellOf(column, columns[place - 1])} title={text}>
+          <Box key={name} role="cell" dir={text && "auto"} sx={cellOf(column, columns[place - 1], measure !== null)} title={text}>
             {isLink ? (
               <Link to={to} dir="auto" onClick={(event) => event.stopPropagation()}>
                 {content}

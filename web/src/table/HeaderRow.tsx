@@ -11,10 +11,11 @@ interface Properties<T> {
   /** How many of the rows are selected; undefined if rows cannot be. */
   chosen?: "none" | "some" | "all" | undefined;
   chooseAll?: (() => void) | undefined;
+  wraps: boolean;
 }
 
 /** The header of a table. A click on a column orders the rows by it. */
-export function HeaderRow<T>({ columns, layout, order = null, sort, chosen, chooseAll }: Properties<T>) {
+export function HeaderRow<T>({ columns, layout, order = null, sort, chosen, chooseAll, wraps }: Properties<T>) {
   return (
     <Box role="row" sx={{ ...layout, borderBottom: 1, borderColor: "divider", color: "text.secondary", bgcolor: "background.default", minHeight: 32, alignItems: "center" }}>
       {chosen !== undefined && (
@@ -39,7 +40,7 @@ export function HeaderRow<T>({ columns, layout, order = null, sort, chosen, choo
             key={name}
             role="columnheader"
             aria-sort={isOrdered ? (order.descending ? "descending" : "ascending") : undefined}
-            sx={cellOf(column, columns[place - 1])}
+            sx={cellOf(column, columns[place - 1], wraps)}
           >
             {by !== undefined && sort ? (
               <Box

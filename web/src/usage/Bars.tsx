@@ -13,11 +13,11 @@ export function Bars({ usage, measure }: { usage: Usage; measure: Measure }) {
     <Box component="ul" aria-label={`${MEASURES[measure].word}, the largest first`} sx={{ listStyle: "none", m: 0, p: 0, mb: 5 }}>
       {largest.map((row) => (
         <Box component="li" key={row.key} sx={{ py: 1 }}>
-          <Box sx={{ display: "flex", gap: 3 }}>
-            <Box sx={{ flex: 1, minWidth: 0, overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" }} title={nameOf(usage.by, row.key)}>
+          <Box sx={{ display: "flex", flexWrap: "wrap", columnGap: 3 }}>
+            <Box sx={{ flex: "1 1 auto", minWidth: 0, overflowWrap: "anywhere" }}>
               {nameOf(usage.by, row.key)}
             </Box>
-            <Box sx={{ flex: "none", color: "text.secondary" }}>
+            <Box sx={{ color: "text.secondary" }}>
               {amountInWords(row, measure, usage.currency)}, {share(amountOf(row, measure), amountOf(usage.total, measure))}
             </Box>
           </Box>

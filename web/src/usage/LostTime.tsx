@@ -66,17 +66,17 @@ function Categories({ report }: { report: Report }) {
       </Box>
       <Box component="ul" sx={{ listStyle: "none", m: 0, p: 0 }}>
         {parts.map(({ category, meaning, seconds }) => (
-          <Box component="li" key={category} sx={{ display: "flex", gap: 2, py: 0.5 }}>
+          <Box component="li" key={category} sx={{ display: "flex", flexWrap: { xs: "wrap", sm: "nowrap" }, gap: 2, py: 0.5 }}>
             <Box
               component="span"
               aria-hidden
               sx={{ flex: "none", width: 12, height: 12, mt: 1, borderRadius: "2px", bgcolor: COLOURS.get(category) ?? "text.disabled" }}
             />
-            <Box sx={{ flex: 1, minWidth: 0 }}>
+            <Box sx={{ flex: { xs: "1 1 75%", sm: 1 }, minWidth: 0 }}>
               {category}
               <Box component="span" sx={{ color: "text.secondary" }}>{`: ${meaning}`}</Box>
             </Box>
-            <Box sx={{ flex: "none" }}>
+            <Box sx={{ flex: "none", ml: "auto" }}>
               {hours(seconds)} h, {share(seconds, whole)}
             </Box>
           </Box>

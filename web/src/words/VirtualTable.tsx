@@ -72,9 +72,12 @@ export function VirtualTable<T>({
   onVisible,
 }: Properties<T>) {
   const list = useRef<HTMLDivElement>(null);
-  const isPhone = useMediaQuery(useTheme().breakpoints.down("sm")) && columns.some(({ phone }) => phone);
+  const { breakpoints } = useTheme();
+  const isPhone = useMediaQuery(breakpoints.down("sm")) && columns.some(({ phone }) => phone);
   const shown = isPhone ? columns.filter(({ phone }) => phone) : columns;
   const rows = useVisibleRows({ count: items.length, rowPx: ROW_PX, list });
+  const wraps = useMediaQuery(breakpoints.down("md"));
+  useEffect(() => rows.measure(), [wraps]);
   const range = rows.getVirtualItems();
   const [first, last] = [range[0]?.index ?? 0, range.at(-1)?.index ?? -1];
   useEffect(() => onVisible?.(items.slice(first, last + 1)), [items, first, last, onVisible]);
@@ -103,6 +106,7 @@ export function VirtualTable<T>({
             layout={layout}
             order={order}
             sort={sort}
+            wraps={wraps}
             chosen={selection?.extentOf(items)}
             chooseAll={selection && (() => selection.toggleAll(items))}
           />
@@ -127,6 +131,7 @@ export function VirtualTable<T>({
                   to={addressOf(item)}
                   isCurrent={index === at}
                   opensOnClick={opensOnClick}
+                  measure={wraps ? rows.measureElement : null}
                   isChosen={selection?.has(item)}
                   choose={(range) => selection?.toggle(item, range ? items : undefined)}
                 />

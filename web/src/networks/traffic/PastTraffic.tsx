@@ -62,7 +62,7 @@ export function PastTraffic({ parameters, change }: Properties) {
             </ToggleButton>
           ))}
         </ToggleButtonGroup>
-        <TextField select size="small" label="Time" value={span} onChange={(event) => change({ time: event.target.value === "7d" ? "" : event.target.value })} sx={{ width: 140 }}>
+        <TextField select size="small" label="Time" value={span} onChange={(event) => change({ time: event.target.value === "7d" ? "" : event.target.value })} sx={{ minWidth: 140 }}>
           {[...PAST_SPANS].map(([value, [word]]) => (
             <MenuItem key={value} value={value}>
               {word}

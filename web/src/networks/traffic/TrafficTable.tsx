@@ -58,7 +58,7 @@ export function TrafficTable({ parameters, change }: Properties) {
           ))}
         </ToggleButtonGroup>
         {traffic.data && (
-          <TextField select size="small" label="Talk to" value={shownClass} onChange={(event) => change({ class: event.target.value })} sx={{ width: 150 }}>
+          <TextField select size="small" label="Talk to" value={shownClass} onChange={(event) => change({ class: event.target.value })} sx={{ minWidth: 150 }}>
             {[...new Set([shownClass, ...classesOf(traffic.data)])].map((name) => (
               <MenuItem key={name} value={name}>
                 {name}

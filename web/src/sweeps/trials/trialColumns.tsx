@@ -7,7 +7,7 @@ import { isUsual, OWN_COLUMNS, type OwnColumn, type Part } from "../view";
 
 const OWN: Record<OwnColumn, Omit<Column<Trial>, "name">> = {
   Member: { width: "80px", phone: "72px", right: true, isLink: true, cell: ({ index }) => `${index}` },
-  State: { width: "112px", phone: "112px", cell: ({ state }) => <TrialState state={state} /> },
+  State: { width: "128px", phone: "112px", cell: ({ state }) => <TrialState state={state} /> },
   Time: { width: "72px", right: true, descending: true, cell: ({ seconds }) => (seconds === null ? "" : duration(seconds)) },
   "Exit code": { width: "88px", right: true, cell: ({ exitCode }) => `${exitCode ?? ""}` },
   Restarts: { width: "88px", right: true, descending: true, cell: ({ restarts }) => `${restarts || ""}` },
