@@ -33,7 +33,8 @@ async spacing => {
   const { scrollWidth } = document.documentElement;
   const cells = [...document.querySelectorAll("[role=cell]")].filter(cell => cell.scrollWidth > cell.clientWidth + 1);
   document.adoptedStyleSheets = before;
-  return [...(scrollWidth > 320 ? [`the page is ${scrollWidth} pixels wide`] : []), ...cells.map(cell => cell.innerText)];
+  const wide = scrollWidth > 320 ? [`the page is ${scrollWidth} pixels wide`] : [];
+  return [...wide, ...cells.map(cell => cell.innerText)];
 }
 """
 _BACKGROUND = "getComputedStyle(document.body).backgroundColor"

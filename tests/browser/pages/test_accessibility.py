@@ -17,7 +17,8 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) -> None:
     """The pages are those that the rail names, and the tabs of a run; the menu of columns and the list of keys, too.
-    No page has to be scrolled sideways in a narrow window, with wide spacing. The page then has the dark colours that the person chose, from the first paint on."""
+    No page has to be scrolled sideways in a narrow window, with wide spacing. The page then has the dark colours that
+    the person chose, from the first paint on."""
     run(cluster, "axe", "sleep", "1000")
     page.get_by_role("link", name="axe").wait_for()
     assert_accessible(page)
