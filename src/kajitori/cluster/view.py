@@ -12,7 +12,7 @@ from kajitori.cluster.devices import Devices
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.node_facts import node_facts
 from kajitori.cluster.nodes.pools import Barred, PoolView
-from kajitori.cluster.occupancy import Occupancy
+from kajitori.cluster.occupancy.index import Occupancy
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.dependencies import Dependencies
 from kajitori.cluster.runs.run_history import RunHistory

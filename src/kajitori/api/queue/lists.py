@@ -37,7 +37,7 @@ from kajitori.api.streams.answers import SERVER_SENT_EVENTS
 from kajitori.api.streams.live_rows import stream_of
 from kajitori.api.streams.queue_rows import Outcome, QueueFilter, QueueRow, row_of
 from kajitori.api.views.queue import DependentView, QueueChanges, QueuedView, QueueTable, QueueTableRow, QueueView
-from kajitori.cluster.occupancy import RunOccupancy
+from kajitori.cluster.occupancy.entries import RunOccupancy
 from kajitori.core.queue.expected import Source, endless
 from kajitori.core.spec.reading.stored import StoredSpec
 from kajitori.core.spec.reasons import Reason

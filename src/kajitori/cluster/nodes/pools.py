@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from kajitori.cluster.mirror.mirror import Mirror
-from kajitori.cluster.occupancy import Occupancy
+from kajitori.cluster.occupancy.index import Occupancy
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.nodes.provisioning import Pool, reserved_nodes
 from kajitori.core.placement.choosing import Rows

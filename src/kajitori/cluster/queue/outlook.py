@@ -16,7 +16,7 @@ from operator import attrgetter
 import numpy as np
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
-from kajitori.cluster.occupancy import RunOccupancy
+from kajitori.cluster.occupancy.entries import RunOccupancy
 from kajitori.cluster.queue.usage_history import UsageHistory, totals_of
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView

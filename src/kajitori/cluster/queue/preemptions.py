@@ -16,7 +16,7 @@ import numpy as np
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.objects import Pod
-from kajitori.cluster.occupancy import ENDING, RunOccupancy
+from kajitori.cluster.occupancy.entries import ENDING, RunOccupancy
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes

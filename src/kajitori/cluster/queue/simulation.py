@@ -10,7 +10,8 @@ import numpy as np
 
 from kajitori.cluster.mirror.usage import is_alone, pod_usage
 from kajitori.cluster.objects import Pod
-from kajitori.cluster.occupancy import Promise, RunOccupancy, requested_gpus
+from kajitori.cluster.occupancy.entries import Promise, RunOccupancy
+from kajitori.cluster.occupancy.usage import requested_gpus
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import MemberRequest, occupy
 from kajitori.core.placement.releases import Ending

@@ -7,106 +7,33 @@ A run that changed is read anew at the next question; all other entries stay as 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from kajitori.cluster.devices import Devices
 from kajitori.cluster.mirror.mirror import Key, Mirror
-from kajitori.cluster.mirror.usage import NodeUsage, PodUsage, is_alone
+from kajitori.cluster.mirror.usage import is_alone
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.occupancy.entries import ENDING, AttemptPlan, Promise, RunOccupancy, is_begun
+from kajitori.cluster.occupancy.usage import BoundUsage
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes, member_of_template
 from kajitori.core import gang
 from kajitori.core.gang.ledger import members_without_nodes
-from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import MemberRequest
-from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot
-from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.placement.snapshot import NodeTable, Snapshot
+from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.nodes import node_lists
 from kajitori.core.words.times import parse_time
 from kajitori.kube.resources import PODS as POD_KIND
 from kajitori.kube.resources import Resource
 
-ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
-"""Reasons of runs with members that are being ended, although the phase is still STARTING or RUNNING."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """Nodes that are promised to members of an attempt: no Pod is bound to them yet."""
-
-    run: str
-    """`namespace/name`."""
-    attempt: int
-    member: MemberRequest
-    nodes: tuple[str, ...]
-    ranks: tuple[int, ...] = ()
-    """Ranks of these members; only of a sweep."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptPlan:
-    """The nodes of a stored attempt."""
-
-    attempt: int
-    member: MemberRequest
-    """Equal requests are the same object."""
-    nodes: dict[int, str]
-    """Node by rank."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOccupancy:
-    """All nodes that one run holds or was promised."""
-
-    run: RunObject
-    plan: AttemptPlan | None
-    """Its last attempt; None if it has none."""
-    members: tuple[Pod, ...] = ()
-    """Pods that count as its members now, also finished and unbound ones."""
-    bound: tuple[Pod, ...] = ()
-    """All of its Pods, of any attempt, that are on a node of the table and have not finished."""
-    promises: tuple[Promise, ...] = ()
-    rows: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """Rows of the node table, one for each member that has not ended; only of a running gang."""
-    ranks: tuple[int, ...] = ()
-    """Ranks of the same members."""
-    since: float | None = None
-    """Start of the attempt of a running gang in seconds since 1970: when all members ran, or, before that and for a
-    sweep, when the last of them were given their nodes. None for every other run."""
-    starts: tuple[float, ...] = ()
-    """Starts of the same members, if it is a sweep: they start one by one."""
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return f"{self.run.metadata.namespace}/{self.run.metadata.name}"
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether the run has an attempt, or nodes for the next one, and is not over."""
-        return is_begun(self.run)
-
-    @property
-    def is_sweep(self) -> bool:
-        return self.run.status is not None and self.run.status.sweep is not None
-
-    @property
-    def member(self) -> MemberRequest:
-        """The request of each member of the last attempt."""
-        assert self.plan is not None, "only a run with an attempt has members"
-        return self.plan.member
-
-
-def is_begun(run: RunObject) -> bool:
-    """Whether a run may hold nodes or have some kept for it: it has an attempt or a next size, and is not over."""
-    status = run.status
-    if status is None or status.phase.is_final:
-        return False
-    return status.attempt is not None or status.resize is not None
+_PlacedMember = tuple[int, int, float]
+"""A member of a running gang: its rank, its row in the table of nodes, and its start in seconds since 1970. A plain
+tuple, since there are thousands."""
 
 
 class Occupancy:
@@ -133,12 +60,7 @@ class Occupancy:
         """The promises by run, for runs that have any."""
         self._members: dict[MemberRequest, MemberRequest] = {}
         """Equal requests of members as one object."""
-        self._used: Snapshot | None = None
-        """Usage by bound Pods; only ever copied."""
-        self._used_resource = ""
-        """The GPU resource that `_used` counts."""
-        self._usage_change = 0
-        """The last change of the mirror's usage of nodes that is part of `_used`."""
+        self._bound_usage = BoundUsage(mirror, table, devices, gpu_resource)
         self._changed: set[Key] = set(mirror.runs)
         self.close = mirror.on_change(self._note)
         """Stop following the mirror."""
@@ -208,7 +130,7 @@ class Occupancy:
     def used(self) -> Snapshot:
         """Return the usage of all Pods on every node, including Pods for which the scheduler is making room, without
         promises. The caller may change it."""
-        snapshot = self._used_by_bound_pods().copy()
+        snapshot = self._bound_usage.snapshot().copy()
         snapshot.table = table = self._current_table()
         for pod in self._mirror.nominated():
             row = table.index.get(_nominated_node(pod))
@@ -242,9 +164,9 @@ class Occupancy:
             return self._devices.gpus_of(pod)
         usage, resource = self._mirror.usage_of_pod(pod), self._gpu_resource()
         offers = node.offers if node is not None else ()
-        found = {o.type: n for o in offers for way in o.ways if (n := usage.other(way or resource))}
-        if found:
-            return found
+        counts = {o.type: n for o in offers for way in o.ways if (n := usage.other(way or resource))}
+        if counts:
+            return counts
         return {"": count} if (count := usage.other(resource)) else {}
 
     # ------------------------------------------------------------------------------------------ changes
@@ -262,6 +184,7 @@ class Occupancy:
                 self._changed.add(key)
 
     def _refresh_entries(self) -> None:
+        """Make the entries of all runs anew that changed since the last call."""
         table = self._current_table()
         before, self._table = self._table, table
         if before is None or before.index != table.index:
@@ -299,12 +222,13 @@ class Occupancy:
             self._promises[key] = held.promises
 
     def _plan_of(self, run: RunObject, before: RunOccupancy | None) -> AttemptPlan | None:
+        """Return the nodes of the run's last attempt; None if it has none. `before` is its entry until now."""
         attempt = run.status.attempt if run.status is not None else None
         if attempt is None:
             return None
-        known = before.plan if before is not None and before.run.metadata.uid == run.metadata.uid else None
-        if known is not None and known.attempt == attempt.number:
-            return known
+        plan = before.plan if before is not None and before.run.metadata.uid == run.metadata.uid else None
+        if plan is not None and plan.attempt == attempt.number:
+            return plan
         member = member_of_template(attempt, self._gpu_resource())
         return AttemptPlan(attempt.number, self._members.setdefault(member, member), gang.node_by_rank(attempt))
 
@@ -315,30 +239,24 @@ class Occupancy:
         run, plan, status = held.run, held.plan, held.run.status
         if plan is None or status is None or status.attempt is None or not self._is_running_gang(run, status):
             return held
-        over = {
-            member.rank
-            for pod in held.members
-            if pod.is_finished and (member := pod.member) is not None and member.attempt == plan.attempt
-        }
-        earlier: list[tuple[int, int, float]] = []
+        is_sweep = status.sweep is not None
         since = _parse_seconds(status.attempt.started_at or status.attempt.planned_at)
-        if status.sweep is not None:  # members of earlier attempts run on beside those of the last one
-            over |= members_without_nodes(status.sweep)
-            alive = (pod for pod in held.members if not pod.is_finished and pod.spec.node_name in table.index)
-            earlier = [
-                (m.rank, table.index[pod.spec.node_name], _parse_seconds(pod.metadata.creation_timestamp) or since)
-                for pod in alive
-                if (m := pod.member) is not None and m.attempt < plan.attempt
-            ]
-        planned = ((rank, table.index[node], since) for rank, node in plan.nodes.items() if node in table.index)
-        places = [*(place for place in planned if place[0] not in over), *earlier]
-        if not places or not since:
+        over = _ranks_that_are_over(held, plan, status)
+        members: list[_PlacedMember] = [
+            (rank, table.index[node], since)
+            for rank, node in plan.nodes.items()
+            if node in table.index and rank not in over
+        ]
+        if is_sweep:  # members of earlier attempts run on beside those of the last one
+            members += _members_of_earlier_attempts(held, plan, table, since)
+        if not members or not since:
             return held
-        ranks, rows, starts = zip(*places, strict=True)
-        starts = starts if status.sweep is not None else ()
+        ranks, rows, starts = zip(*members, strict=True)
+        starts = starts if is_sweep else ()
         return replace(held, rows=np.array(rows, dtype=np.int64), ranks=ranks, since=since, starts=starts)
 
     def _is_running_gang(self, run: RunObject, status: RunStatus) -> bool:
+        """Whether a run is a gang or sweep with members that were not asked to end."""
         if run.metadata.deletion_timestamp or status.phase not in (Phase.STARTING, Phase.RUNNING):
             return False
         return status.reason not in ENDING and not self._specs.of(run).is_service
@@ -346,6 +264,7 @@ class Occupancy:
     # ------------------------------------------------------------------------------------------ promised nodes
 
     def _promises_of(self, held: RunOccupancy, table: NodeTable) -> Iterator[Promise]:
+        """Yield the nodes that the run was promised and to which no Pod of it is bound."""
         run, plan, status = held.run, held.plan, held.run.status
         if plan is not None and status is not None and self._waits_for_pods(held):
             pods = (pod for pod in held.members if pod.spec.node_name)
@@ -391,72 +310,35 @@ class Occupancy:
         if nodes:
             yield Promise(held.key, status.attempts + 1, held.plan.member, nodes)
 
-    # ------------------------------------------------------------------------------------------ usage
 
-    def _used_by_bound_pods(self) -> Snapshot:
-        table, resource = self._current_table(), self._gpu_resource()
-        used = self._used
-        moved = self._devices.take_used_changed()
-        if used is None or not _is_alike(used.table, table) or resource != self._used_resource:
-            used, self._used_resource = Snapshot.empty(table), resource
-            self._usage_change, _ = self._mirror.usage_changes(self._usage_change)
-            nodes: Sequence[str] = [node.name for node in table.nodes]
-        else:
-            self._usage_change, changed = self._mirror.usage_changes(self._usage_change)
-            nodes = [*changed, *moved.difference(changed)] if moved else changed
-        used.table = table
-        for node in nodes:
-            row = table.index.get(node)
-            if row is not None:
-                self._read_usage(used, row, node)
-        self._used = used
-        return used
-
-    def _read_usage(self, used: Snapshot, row: int, node: str) -> None:
-        usage = self._mirror.usage_of(node)
-        table, facts = self._current_table(), self._current_table().nodes[row]
-        used.used[row], used.members[row], used.alone[row] = 0, 0, False
-        if facts.is_by_devices:  # devices can be in use while no Pod is bound yet
-            counts = self._devices.used(node)
-            for offer in facts.gpu_offers:
-                used.used[row, GPU if offer.is_whole else table.gpu_column(offer.type)] = counts.get(offer.type, 0)
-        if usage is None:
-            return
-        used.used[row, CPU] = usage.cpu_millis
-        used.used[row, MEMORY] = usage.memory_bytes
-        used.used[row, PODS] = usage.pods
-        if not facts.is_by_devices:
-            for column, count in requested_gpus(usage, facts, table, self._used_resource):
-                used.used[row, column] = count
-        used.members[row] = usage.members
-        used.alone[row] = usage.lone_members > 0
+def _ranks_that_are_over(held: RunOccupancy, plan: AttemptPlan, status: RunStatus) -> set[int]:
+    """Return the ranks of the attempt whose members hold no node any more."""
+    over = {
+        member.rank
+        for pod in held.members
+        if pod.is_finished and (member := pod.member) is not None and member.attempt == plan.attempt
+    }
+    return over if status.sweep is None else over | members_without_nodes(status.sweep)
 
 
-def requested_gpus(
-    usage: NodeUsage | PodUsage, node: NodeFacts, table: NodeTable, resource: str
-) -> Iterator[tuple[int, int]]:
-    """Yield the column and the number of the GPUs of each type that Pods request on a node with a device plugin."""
-    yield GPU, usage.other(resource)
-    for offer in node.gpu_offers:
-        if not offer.is_whole:
-            yield table.gpu_column(offer.type), sum(usage.other(way) for way in offer.ways)
-
-
-def _is_alike(one: NodeTable, other: NodeTable) -> bool:
-    """Whether usage of one table has the rows and columns of the other."""
-    if one is other:
-        return True
-    return (
-        one.index == other.index
-        and one.gpu_columns == other.gpu_columns
-        and all(a.gpu_offers == b.gpu_offers for a, b in zip(one.nodes, other.nodes, strict=True))
-    )
+def _members_of_earlier_attempts(
+    held: RunOccupancy, plan: AttemptPlan, table: NodeTable, since: float
+) -> list[_PlacedMember]:
+    """Return the members of a sweep that were started in an earlier attempt and have not ended."""
+    alive = [pod for pod in held.members if not pod.is_finished and pod.spec.node_name in table.index]
+    return [
+        (member.rank, table.index[pod.spec.node_name], _parse_seconds(pod.metadata.creation_timestamp) or since)
+        for pod in alive
+        if (member := pod.member) is not None and member.attempt < plan.attempt
+    ]
 
 
 def _nominated_node(pod: Pod) -> str:
+    """Return the node on which the scheduler is making room for a Pod; empty if it does not."""
     return pod.status.nominated_node_name
 
 
 def _parse_seconds(time: str) -> float:
+    """Return a time in seconds since 1970; 0 if it is missing."""
     moment = parse_time(time)
     return moment.timestamp() if moment is not None else 0.0
