@@ -19,7 +19,7 @@ from starlette.types import Scope
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.requests.bodies import body_of, takes
 from kajitori.api.rights import User
 from kajitori.api.views.base import View
 from kajitori.blobs.code import Code, CodeStore, no_such_code
@@ -27,8 +27,8 @@ from kajitori.blobs.code_room import NamespaceFull
 from kajitori.cluster.runs.stored_runs import code_digests
 from kajitori.codepack.layout import check_digest
 from kajitori.codepack.parts import GZIP, MAX_COMPRESSED_BYTES, MEDIA_TYPE, PART_BYTES, from_gzip
-from kajitori.core.documents.faults import Document, read
-from kajitori.errors import InvalidInput, TooLarge, Unavailable, Unsupported
+from kajitori.core.documents.faults import Document
+from kajitori.errors import TooLarge, Unavailable, Unsupported
 
 router = APIRouter(tags=["code"])
 
@@ -162,9 +162,7 @@ async def put_part(
 async def complete(api: Shared, user: Caller, request: Request, digest: Digest, query: CodeQuery) -> Response:
     """The code can be read from then on. 409 (`PartsMissing`) if parts are missing; 422 if the parts together do not
     match the digest."""
-    wanted, faults, _ = read(CompleteRequest, await json_body(request), "")
-    if faults or wanted is None:
-        raise InvalidInput(faults)
+    wanted = await body_of(request, CompleteRequest)
     store, namespace = await _allowed(api, user, query)
     return answer(_view(namespace, await store.complete(namespace, digest, wanted.parts, wanted.size)))
 

@@ -13,15 +13,15 @@ from starlette.responses import Response
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
-from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.requests.bodies import body_of, takes
 from kajitori.api.rights import User
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.people import Robot, RobotList, RobotToken
-from kajitori.core.documents.faults import Document, read, show
+from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import DnsLabel, DurationAboveZero
 from kajitori.core.words import names
 from kajitori.core.words.texts import dns_label
-from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound, Unsupported
+from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound, Unsupported
 from kajitori.install.parts.roles import TEAM_USER, TEAM_VIEWER
 from kajitori.kube.resources import ROLE_BINDINGS, SERVICE_ACCOUNTS
 
@@ -90,9 +90,7 @@ async def _why_impossible(user: User, namespace: str) -> str:
 )
 async def create_token(api: Shared, user: Caller, request: Request) -> Response:
     """Only this answer contains the token, which is not stored. Needs the rights of a team's lead."""
-    wanted, faults, _ = read(RobotRequest, await json_body(request), "")
-    if faults or wanted is None:
-        raise InvalidInput(faults)
+    wanted = await body_of(request, RobotRequest)
     namespace = wanted.namespace or api.namespace
     if why := await _why_impossible(user, namespace):
         raise Unsupported(

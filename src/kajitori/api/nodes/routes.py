@@ -26,18 +26,18 @@ from kajitori.api.nodes.health import (
     test_of,
 )
 from kajitori.api.rendering.nodes import gpu_amounts, unavailable_reason
-from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.requests.bodies import body_of, takes
 from kajitori.api.rights import User
 from kajitori.api.views.nodes import Amount, MemberOnNode, NodeDetail, NodeView, Tested
 from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.cluster.objects import Node
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.documents.faults import Document, read, show
+from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import Text
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.queue.explain import Use
 from kajitori.core.words.suggestions import did_you_mean
-from kajitori.errors import InvalidInput, NotFound
+from kajitori.errors import NotFound
 from kajitori.kube.resources import NODES
 
 router = APIRouter(tags=["cluster"])
@@ -73,10 +73,7 @@ async def drain_node(api: Shared, user: Caller, request: Request, name: str) -> 
     its grace period to write a checkpoint. A service only moves the members on this node. The restarts count as no
     failures of the runs. Pods that belong to no run stay. A second request has no further effect: the first
     reason stays. The node's health history records the user and the reason."""
-    document = await json_body(request) if (await request.body()).strip() else {}
-    wanted, faults, _ = read(DrainRequest, document, "")
-    if faults or wanted is None:
-        raise InvalidInput(faults)
+    wanted = await body_of(request, DrainRequest, required=False)
     note_reason(request.state, wanted.reason)
     table = await _require_change(api, user, name)
     return _changed(api, table, await drain(user, name, wanted.reason, api.mirror.now()))
@@ -109,9 +106,7 @@ async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:
     """Run the policy's test (`preflight`) on each node as soon as no run is on it. A node that fails the test leaves
     the pool, a node that passes returns to it; its health history records the result. A second request has no further
     effect. If one of the named nodes can't be tested, none is tested."""
-    wanted, faults, _ = read(TestRequest, await json_body(request), "")
-    if faults or wanted is None:
-        raise InvalidInput(faults)
+    wanted = await body_of(request, TestRequest)
     nodes = api.cluster.table().index
     if wanted.every:
         await user.require("patch", "", resource=NODES)

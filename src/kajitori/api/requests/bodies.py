@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
 
-from kajitori.core.documents.faults import Document, show
+from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.repeated_keys import repeated_keys
 from kajitori.errors import Fault, InvalidInput, WrongMediaType
+
+D = TypeVar("D", bound=Document)
 
 JSON = ("application/json",)
 MAX_REPEATED_KEYS = 20
@@ -44,6 +46,18 @@ async def json_body(request: Request) -> Any:
         message, hint = "is in the body more than once", "keep one of them"
         raise InvalidInput([Fault(show(path), message, "", hint, "Repeated") for path in repeated[:MAX_REPEATED_KEYS]])
     return document
+
+
+async def body_of(request: Request, model: type[D], *, required: bool = True) -> D:
+    """Return the JSON document in a request's body as this model.
+
+    An empty body counts as `{}` unless it is `required`. Raises WrongMediaType, and InvalidInput with all faults.
+    """
+    document = await json_body(request) if required or (await request.body()).strip() else {}
+    content, faults, _ = read(model, document, "")
+    if faults or content is None:
+        raise InvalidInput(faults)
+    return content
 
 
 async def yaml_body(request: Request) -> bytes:

@@ -17,7 +17,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.rendering.runs import phase_of, run_view
-from kajitori.api.requests.bodies import json_body
+from kajitori.api.requests.bodies import body_of
 from kajitori.api.runs.changes.compare_and_swap import Patch, change_run, is_resuming
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.telemetry.live import questions_of
@@ -25,7 +25,7 @@ from kajitori.api.telemetry.stacks import running_members
 from kajitori.api.views.runs import RunView
 from kajitori.api.views.telemetry import IdleGpu, IdleList, IdleReport, IdleRun
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.documents.faults import Document, read
+from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Moment
 from kajitori.core.messages.idle_question import (
     cost,
@@ -130,9 +130,7 @@ async def report_idle(
 async def keep_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
     """Answer that the run is still needed. Before `until` its owner is not asked about idle GPUs, and policy does not
     park it."""
-    wanted, faults, _ = read(KeepRequest, await json_body(request), "")
-    if faults or wanted is None:
-        raise InvalidInput(faults)
+    wanted = await body_of(request, KeepRequest)
     until, now = parse_time(wanted.until), api.now()
     longest = api.cluster.policy.idle_gpus.longest_keep_seconds
     if until is None or until <= now:

@@ -15,7 +15,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run
 from kajitori.api.rendering.runs import nodes_of, phase_of, run_view
-from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.requests.bodies import body_of, takes
 from kajitori.api.rights import User
 from kajitori.api.runs.changes.compare_and_swap import (
     Patch,
@@ -29,7 +29,7 @@ from kajitori.api.runs.submit.submission import require_archive
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.runs import RunView, StopView
 from kajitori.cluster.run_object import RUNS, RunObject
-from kajitori.core.documents.faults import Document, read
+from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Digest, Duration
 from kajitori.core.spec.parts import FilesUse
 from kajitori.core.spec.reading.stored import read_stored
@@ -66,10 +66,7 @@ async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, 
     """Send the members SIGTERM, and SIGKILL after the grace period. The run and its checkpoint are kept, so that it can
     be resumed later. A run that has ended does not change. If the run is already being stopped, a shorter grace period
     replaces the first."""
-    document = await json_body(request) if (await request.body()).strip() else {}
-    wanted, faults, _ = read(StopRequest, document, "")
-    if faults or wanted is None:
-        raise InvalidInput(faults)
+    wanted = await body_of(request, StopRequest, required=False)
 
     def stopped(run: RunObject, spec: dict[str, Any]) -> Patch | None:
         if phase_of(run).is_final and not is_resuming(run, spec):
@@ -131,9 +128,7 @@ class FilesRequest(Document):
 async def set_files(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
     """Every member of the next attempts has these files before its program starts, instead of those that the run had.
     The archive must be in the store (`PUT /v1/code/DIGEST/parts/NUMBER`)."""
-    wanted, faults, _ = read(FilesRequest, await json_body(request), "")
-    if faults or wanted is None:
-        raise InvalidInput(faults)
+    wanted = await body_of(request, FilesRequest)
     if api.stores.code is not None and await user.may("create", namespace):
         await require_archive(api.stores.code, namespace, "files.digest", wanted.files.digest)
 

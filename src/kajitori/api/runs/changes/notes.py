@@ -8,11 +8,11 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.rendering.runs import nodes_of, run_view
-from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.requests.bodies import body_of, takes
 from kajitori.api.runs.changes.compare_and_swap import Patch, change_object
 from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.documents.faults import Document, read
+from kajitori.core.documents.faults import Document
 from kajitori.core.spec.note import Note, faults_of, read_note, write_note
 from kajitori.core.words import names
 from kajitori.errors import Conflict, Fault, InvalidInput
@@ -39,9 +39,7 @@ class NoteRequest(Document):
 async def write_run_note(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
     """A run has one note, which everybody sees who sees the run. Those write it who may change the run. It is kept in
     history with the run; that of a removed run cannot be changed."""
-    wanted, faults, _ = read(NoteRequest, await json_body(request), "")
-    if faults or wanted is None:
-        raise InvalidInput(faults)
+    wanted = await body_of(request, NoteRequest)
     text = wanted.text.replace("\r\n", "\n").strip()
     if wrong := faults_of(text):
         raise InvalidInput([Fault("text", each, hint="a note is a short plain text") for each in wrong])
