@@ -190,15 +190,20 @@ def test_networks_of_a_container_are_those_of_its_run() -> None:
 def test_a_restart_policy_is_changed_and_resources_are_not() -> None:
     """`docker update --restart` was refused, though runs can be changed."""
     plain = container(spec={"restarts": 2})
-    assert read_update(plain, {"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 5}}) == {"restarts": 5}
-    assert read_update(plain, {"RestartPolicy": {"Name": "no"}}) == {"restarts": 0}
+    assert read_update(plain, {"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 5}}) == (
+        {"restarts": 5},
+        [],
+    )
+    assert read_update(plain, {"RestartPolicy": {"Name": "no"}}) == ({"restarts": 0}, [])
     same = {"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 2}, "Memory": 1 << 30, "NanoCpus": 5 * 10**8}
-    assert read_update(plain, same) == {} and read_update(plain, {"Memory": 0, "RestartPolicy": {}}) == {}
+    nothing: tuple[dict[str, Any], list[str]] = ({}, [])
+    assert read_update(plain, same) == nothing == read_update(plain, {"Memory": 0, "RestartPolicy": {}})
+    assert [one.split(":")[0] for one in read_update(plain, {"CpuShares": 3, "MemorySwap": -1})[1]] == ["--cpu-shares"]
     with pytest.raises(InvalidInput) as refused:
-        read_update(plain, {"Memory": 1 << 31, "CpuShares": 3, "RestartPolicy": {"Name": "always"}})
-    assert [fault.field for fault in refused.value.faults] == ["--memory", "--cpu-shares", "--restart"]
+        read_update(plain, {"Memory": 1 << 31, "CpusetCpus": "0", "RestartPolicy": {"Name": "always"}})
+    assert [fault.field for fault in refused.value.faults] == ["--memory", "--restart", "--cpuset-cpus"]
     service = container(spec={"type": "service"}, notes={"HostConfig": {"RestartPolicy": {"Name": "unless-stopped"}}})
-    assert read_update(service, {"RestartPolicy": {"Name": "always"}}) == {}
+    assert read_update(service, {"RestartPolicy": {"Name": "always"}}) == nothing
     asked = {"HostConfig": {"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 7}}}
     shown = [
         inspection(one, [])["HostConfig"]["RestartPolicy"]

@@ -256,9 +256,10 @@ async def rename(request: web.Request) -> web.Response:
 async def update(request: web.Request) -> web.Response:
     """Change the restart policy of a container. It needs no new start, as everything that can be changed."""
     container, body = await _whole(request), await json_object(request)
-    if patch := read_update(container, body):
+    patch, warnings = read_update(container, body)
+    if patch:
         await engine_of(request).platform.call("PATCH", run_path(container), body=patch)
-    return json_answer({"Warnings": []})
+    return json_answer({"Warnings": warnings})
 
 
 @routes.post("/containers/{id}/pause")

@@ -8,43 +8,34 @@ from typing import Any
 from kajitori.docker.translation.container import Container
 from kajitori.docker.translation.creation import ALWAYS, check_restart_policy, restarts_of
 from kajitori.docker.translation.inspection import resource_fields
+from kajitori.docker.translation.options import answer_others
 from kajitori.docker.translation.request import Creation
 from kajitori.errors import InvalidInput
 
-_OPTIONS = {
-    "Memory": "--memory",
-    "NanoCpus": "--cpus",
-    "CpuShares": "--cpu-shares",
-    "CpuPeriod": "--cpu-period",
-    "CpuQuota": "--cpu-quota",
-    "CpusetCpus": "--cpuset-cpus",
-    "CpusetMems": "--cpuset-mems",
-    "MemoryReservation": "--memory-reservation",
-    "MemorySwap": "--memory-swap",
-    "PidsLimit": "--pids-limit",
-    "BlkioWeight": "--blkio-weight",
-}
-"""Options of `docker update` by the field that they set."""
+_FIXED = {"Memory": "--memory", "NanoCpus": "--cpus"}
+"""Options by the field of the amounts that a run keeps as long as it exists."""
 
 
-def read_update(container: Container, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the run's spec that change; none if all is as wanted already.
+def read_update(container: Container, body: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the fields of the run's spec that change, none if all is as wanted already; and warnings of options that
+    change nothing, as when a container is created.
 
     Raises InvalidInput with everything that can't be changed.
     """
     made = Creation(container.name)
     _resources(made, container, body)
     _restarts(made, container, body.get("RestartPolicy") or {})
+    answer_others(made, {}, body)
     if made.faults:
         raise InvalidInput(made.faults)
-    return {field: value for field, value in made.spec.items() if container.spec.get(field) != value}
+    return {field: value for field, value in made.spec.items() if container.spec.get(field) != value}, made.warnings
 
 
 def _resources(made: Creation, container: Container, body: Mapping[str, Any]) -> None:
     """Refuse other resources: the members' Pods have theirs for good, and their nodes were chosen by them."""
     now = resource_fields(container)
-    for field, option in _OPTIONS.items():
-        if (value := body.get(field)) and value not in (now.get(field), -1):
+    for field, option in _FIXED.items():
+        if (value := body.get(field)) and value != now[field]:
             hint = f"docker rm {container.name}, and docker run with the new value; a checkpoint of this name is kept"
             made.complain(option, "the resources of a run are fixed while it exists", hint, value=value)
 
