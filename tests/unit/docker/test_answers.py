@@ -264,6 +264,7 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
         ("DELETE", "/containers/my_web.0?force=1", 409, "my_web.0 is one member of my_web"),
         ("POST", "/containers/my_web/update", 400, "resources of a run are fixed"),
         ("POST", "/networks/create", 400, "needs a name"),
+        ("POST", "/networks/create?internal", 400, "restricts no connections"),
         ("POST", "/containers/my_web/pause", 400, "would keep its GPUs"),
         ("POST", "/containers/my_web/kill?signal=HUP", 400, "docker top my_web"),
         ("DELETE", "/containers/my_web", 409, "stop the container before removing or force remove"),
@@ -287,7 +288,8 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
 async def test_what_can_not_be_done_is_refused_with_a_sentence(
     http: aiohttp.ClientSession, method: str, path: str, status: int, words: str
 ) -> None:
-    body = {"Memory": 1 << 20} if path.endswith("/update") else {}
+    body: dict[str, Any] = {"Memory": 1 << 20} if path.endswith("/update") else {}
+    body |= {"Name": "shop", "Internal": True} if path.endswith("?internal") else {}
     async with http.request(method, path, json=body if method == "POST" else None) as answer:
         message = (await answer.json())["message"]
         assert (answer.status, words in message) == (status, True), message

@@ -35,6 +35,9 @@ async def create_network(request: web.Request) -> web.Response:
     name, engine = str(body.get("Name") or ""), engine_of(request)
     if not name:
         raise InvalidInput.one("Name", "a network needs a name")
+    if body.get("Internal"):
+        hint = "leave it out; kaji run --allow-to says where a run may connect to, if the cluster enforces it"
+        raise InvalidInput.one("--internal", "a network gives names here, and restricts no connections", hint=hint)
     if name in await _networks(engine):
         raise AlreadyExists(f"network with name {name} already exists")
     given = {"Labels": body.get("Labels") or {}, "Driver": body.get("Driver") or "bridge"}
