@@ -110,7 +110,8 @@ async def read_output(platform: Platform, container: Container, query: LogQuery)
 
 
 async def follow_start(platform: Platform, container: Container, streams: tuple[int, ...]) -> AsyncGenerator[Piece]:
-    """Yield what a container prints from this start on, and a line on stderr while it waits for nodes.
+    """Yield what a container prints from this start on, and a line on stderr while it waits for nodes. A client that
+    did not ask for stderr gets none.
 
     `container` is as its start answered.
     """
@@ -126,7 +127,7 @@ async def follow_start(platform: Platform, container: Container, streams: tuple[
                 piece = await queue.get()
                 if piece is None:
                     left -= 1
-                else:
+                elif piece[0] in streams:
                     yield piece
         finally:
             for task in (waiting, *readers):

@@ -177,12 +177,14 @@ class Pulling(Platform):
 
 async def test_each_reason_to_wait_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """`docker run` wrote two lines every few seconds: a kubelet reports an image that it can't pull, pulls again, and
-    reports it again."""
+    reports it again. A client that asked for stdout alone got them, too."""
     monkeypatch.setattr(output, "QUEUED_AFTER_SECONDS", 0)
     server = Pulling(["it starts", "no such image", "it starts", "no such image"])
-    pieces = [piece async for piece in output.follow_start(server, STARTED, (STDOUT,))]
-    told = [text for stream, text in pieces if stream == STDERR]
+    pieces = [piece async for piece in output.follow_start(server, STARTED, (STDOUT, STDERR))]
+    told = [text for stream, text in pieces if stream == STDERR and text.startswith(b"kaji: ")]
     assert [b"it starts" in told[0], b"no such image" in told[1], len(told)] == [True, True, 2]
+    server = Pulling(["it starts", "no such image"])
+    assert [one async for one in output.follow_start(server, STARTED, (STDOUT,))] == [(STDOUT, b"printed\n")]
 
 
 async def test_a_terminal_is_told_that_its_run_waits_though_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:

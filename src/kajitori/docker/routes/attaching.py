@@ -84,7 +84,8 @@ async def _stream_to_client(
     try:
         if streams:
             await _write(client, output)
-            await _report_end(engine, container, client)
+            if STDERR in streams:
+                await _report_end(engine, container, client)
         elif feeding is not None:
             await feeding
     finally:
