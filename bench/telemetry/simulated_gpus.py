@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -38,6 +38,12 @@ class SimulatedGpus:
                 reading["gpu.used"] = min(100.0, 100 * (ran - before[1]) / seconds)
                 reading["gpu.sm.active"] = min(100.0, 100 * (active - before[2]) / seconds)
         return found
+
+    def devices(self) -> Sequence[Sequence[str]]:
+        return [
+            (name,)
+            for name in sorted((file.name for file in self._folder.iterdir()), key=lambda name: (len(name), name))
+        ]
 
     def processes(self) -> Mapping[int, str]:
         return {}

@@ -49,7 +49,7 @@ from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists
 from kajitori.api.telemetry import agents as telemetry_agents
-from kajitori.api.telemetry import idle, run_figures, stacks, why
+from kajitori.api.telemetry import idle, node_metrics, run_figures, stacks, why
 from kajitori.api.telemetry import routes as telemetry
 from kajitori.api.traffic import networks, past, recorder
 from kajitori.api.traffic import routes as traffic
@@ -107,6 +107,7 @@ ROUTERS = tuple(
             traffic,
             past,
             telemetry,
+            node_metrics,
             run_figures,
             stacks,
             why,

@@ -15,7 +15,17 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
 from kajitori.client.client import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Client, Run, RunProperties
-from kajitori.client.models import CommandOutput, Event, Explanation, Member, Outlook, Result, RunState, Series
+from kajitori.client.models import (
+    CommandOutput,
+    Event,
+    Explanation,
+    Member,
+    NodeSeries,
+    Outlook,
+    Result,
+    RunState,
+    Series,
+)
 from kajitori.client.phases import PhaseReporter
 from kajitori.client.streams import GIVE_UP_SECONDS
 from kajitori.client.submit.keywords import RunOptions
@@ -174,6 +184,9 @@ class AsyncClient:
 
     async def metrics(self, run: AsyncRun | str, *names: str, since: str = "1h") -> Sequence[Series]:
         return await asyncio.to_thread(self._client.metrics, self._as_sync_run(run), *names, since=since)
+
+    async def node_metrics(self, node: str, *names: str, since: str = "1h") -> Sequence[NodeSeries]:
+        return await asyncio.to_thread(self._client.node_metrics, node, *names, since=since)
 
     async def results(
         self, run: AsyncRun | str, *, states: Sequence[str] = (), best: bool = False, by: str = ""

@@ -9,11 +9,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from urllib.parse import quote
 
 import msgspec
 
 from kajitori.client.lookup import find_run
-from kajitori.client.models import CommandOutput, Event, Explanation, Member, Outlook, Result, RunState, Series
+from kajitori.client.models import (
+    CommandOutput,
+    Event,
+    Explanation,
+    Member,
+    NodeSeries,
+    Outlook,
+    Result,
+    RunState,
+    Series,
+)
 from kajitori.client.phases import PhaseReporter
 from kajitori.client.streams import LogReader, Outage, Patience, events, watch
 from kajitori.client.submit.keywords import RunOptions
@@ -359,6 +370,15 @@ class Client:
         params = {"since": since, "name": list(names) or None}
         answer = self._api.get(run_path(_key(self._resolve_run(run).state), "/metrics"), params)
         return [_to_model(series, Series) for series in answer["series"]]
+
+    def node_metrics(self, node: str, *names: str, since: str = "1h") -> Sequence[NodeSeries]:
+        """Return what a node and each of its GPUs did in the last week, whether or not a run held them.
+
+        `names` and `since` are those of `metrics`.
+        """
+        params = {"since": since, "name": list(names) or None}
+        answer = self._api.get(f"/v1/nodes/{quote(node, safe='')}/metrics", params)
+        return [_to_model({**series, "at": answer["at"]}, NodeSeries) for series in answer["series"]]
 
     def results(
         self, run: Run | str, *, states: Sequence[str] = (), best: bool = False, by: str = ""

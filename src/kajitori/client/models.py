@@ -148,6 +148,22 @@ class Series(Model, frozen=True, kw_only=True):
     points: list[Band] = []
 
 
+class NodeSeries(Model, frozen=True, kw_only=True):
+    """One quantity of a node, or of one of its GPUs, over time."""
+
+    name: str
+    unit: str = ""
+    kind: str = ""
+    """counter (a rate), gauge, peak or last."""
+    description: str = ""
+    gpu: int | None = None
+    """Number of the GPU, from 0; None for quantities of the whole node."""
+    at: list[str] = []
+    """Beginning of each interval, the oldest first."""
+    values: list[float | None] = []
+    """A value for each interval; None where nothing was measured."""
+
+
 class Explanation(Model, frozen=True, kw_only=True):
     """Why a run is in its phase. For a waiting run: what is missing, and what would start it."""
 

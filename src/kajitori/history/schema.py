@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-VERSION = "0007"
+VERSION = "0008"
 """The newest version. A test compares it with the folder of versions."""
 
 VERSIONS = Path(__file__).parent / "versions"

@@ -10,15 +10,17 @@ from urllib.parse import unquote, urlsplit
 from kajitori.core.network.exhaustion import DayUse
 from kajitori.core.network.pools import AddressPool
 from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.node_figures import NodeInterval
 from kajitori.core.traffic.history import HistoryGroup, HourRecord, Key, TrafficRecord
 from kajitori.core.usage.daily import TimeAmount, TimeKey, TimeLevel
 from kajitori.core.usage.lost_time import Held, Mark
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState
 from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import KajitoriError
-from kajitori.history import lost_time, network, runs, sums, telemetry, usage, usage_over_time
+from kajitori.history import lost_time, network, node_figures, runs, sums, telemetry, usage, usage_over_time
 from kajitori.history.audit import AuditFilter, list_audit, statement_of
 from kajitori.history.database import Database, Statement, without_details
+from kajitori.history.node_figures import NodeRow
 from kajitori.history.runs import RunFilter
 
 
@@ -176,8 +178,19 @@ class History:
             yield several
 
     async def downsample_telemetry(self, now: int) -> bool:
-        """Merge some bands that are too old for their resolution; return whether there are more."""
-        return await telemetry.downsample(await self.open(), now)
+        """Merge some bands, and figures of nodes, that are too old for their resolution; return whether there are
+        more."""
+        database = await self.open()
+        more = [await telemetry.downsample(database, table, now) for table in (telemetry.THINNED, node_figures.THINNED)]
+        return any(more)
+
+    async def record_node_figures(self, rows: Iterable[NodeRow]) -> None:
+        """Store minutes of nodes in one transaction. Storing them again changes nothing."""
+        await self._write([node_figures.statement_of(rows)])
+
+    async def node_figures(self, node: str, since: int, until: int) -> list[NodeInterval]:
+        """Return the figures of a node in intervals that begin in this time (seconds since 1970), in any order."""
+        return await node_figures.intervals_of(await self.open(), node, since, until)
 
     async def record_traffic(self, records: Iterable[HourRecord]) -> None:
         """Store records of traffic in one transaction. Storing them again changes nothing."""

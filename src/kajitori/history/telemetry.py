@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Container, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
 
 from kajitori.core.telemetry.bands import pack, unpack
-from kajitori.core.telemetry.levels import LEVELS, Interval, coarser
+from kajitori.core.telemetry.levels import LEVELS, Interval, Level, coarser
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.history.database import Database, Row, Statement
 
@@ -31,10 +32,6 @@ _LAST_OF_RUN = (
 """The newest intervals are the shortest ones: intervals are merged when they are old."""
 _OF_MINUTE = f"SELECT {_COLUMNS} FROM telemetry WHERE seconds = $1 AND began_at = $2"
 _NEWEST = "SELECT MAX(began_at) FROM telemetry WHERE seconds = $1 AND began_at < $2"
-_OLDEST = "SELECT MIN(began_at) FROM telemetry WHERE seconds = $1 AND began_at < $2"
-_WINDOW = f"SELECT {_COLUMNS} FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
-_DELETE = "DELETE FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
-
 RUNS_AT_ONCE = 2500
 """Number of runs for which the bands of a minute are unpacked at once. They take about twenty megabytes."""
 _UNION = 100
@@ -83,25 +80,38 @@ async def minute_of_runs(database: Database, start: int, run_uids: Container[str
         yield await asyncio.to_thread(_intervals_of, rows[first : first + RUNS_AT_ONCE])
 
 
-async def downsample(database: Database, now: int) -> bool:
+@dataclass(frozen=True, slots=True)
+class Thinned:
+    """A table whose intervals become longer with age. It has the columns `seconds` and `began_at`."""
+
+    name: str
+    levels: Sequence[Level]
+    columns: str
+    merge: Callable[[Sequence[Row], int], Statement]
+    """Returns the statement that stores these rows merged to intervals of this length. Called in a thread."""
+
+
+async def downsample(database: Database, table: Thinned, now: int) -> bool:
     """Merge the oldest intervals that are too old for their resolution; return whether there is more to do.
 
     Each window is merged in one transaction, so that a process that is killed loses nothing. Two servers that merge the
     same window write the same rows.
     """
     more = False
-    for number, level in enumerate(LEVELS):
-        longer = LEVELS[number + 1].seconds if number + 1 < len(LEVELS) else level.seconds
+    for number, level in enumerate(table.levels):
+        longer = table.levels[number + 1].seconds if number + 1 < len(table.levels) else level.seconds
         until = now - level.kept_seconds
         until -= until % longer
-        (oldest,) = (await database.fetch(_OLDEST, level.seconds, until))[0]
+        sql = f"SELECT MIN(began_at) FROM {table.name} WHERE seconds = $1 AND began_at < $2"
+        (oldest,) = (await database.fetch(sql, level.seconds, until))[0]
         if oldest is None:
             continue
         window = level.seconds, oldest - oldest % longer, oldest - oldest % longer + longer
-        statements = [Statement(_DELETE, [window])]
+        inside = f"FROM {table.name} WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
+        statements = [Statement(f"DELETE {inside}", [window])]
         if longer != level.seconds:
-            rows = await database.fetch(_WINDOW, *window)
-            statements.insert(0, await asyncio.to_thread(_merge_statement, rows, longer))
+            rows = await database.fetch(f"SELECT {table.columns} {inside}", *window)
+            statements.insert(0, await asyncio.to_thread(table.merge, rows, longer))
         await database.write(statements)
         more = True
     return more
@@ -109,6 +119,9 @@ async def downsample(database: Database, now: int) -> bool:
 
 def _merge_statement(rows: Sequence[Row], seconds: int) -> Statement:
     return statement_of(coarser(_intervals_of(rows), seconds))
+
+
+THINNED = Thinned("telemetry", LEVELS, _COLUMNS, _merge_statement)
 
 
 def _intervals_of(rows: Sequence[Row]) -> list[Interval]:

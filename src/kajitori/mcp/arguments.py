@@ -122,8 +122,8 @@ class SearchLogs(OfRun):
     """The largest number of lines in the answer. Further matches are counted in `matches`."""
 
 
-class Metrics(OfRun):
-    """The metrics of a run to read, and the time range."""
+class TimeRange(Arguments):
+    """The metrics to read, and the time range."""
 
     names: list[Words] = Field(default=[])
     """Names of metrics, for example gpu.used or train.loss. A name that ends with a dot, for example `gpu.`, selects
@@ -134,6 +134,10 @@ class Metrics(OfRun):
     """The end of the time range. The default is now."""
     points: int = Field(default=12, ge=1, le=120)
     """The largest number of points of each metric. Each point summarises one interval of time."""
+
+
+class Metrics(OfRun, TimeRange):
+    """The metrics of a run to read, and the time range."""
 
 
 class Results(OfRun, Page):
@@ -191,6 +195,13 @@ class OneNode(Arguments):
 
     node: Name
     """The whole name of the node."""
+
+
+class NodeMetrics(OneNode, TimeRange):
+    """The metrics of a node to read, and the time range."""
+
+    gpus: list[Annotated[int, Field(ge=0)]] = Field(default=[])
+    """Only these GPUs of the node, counted from 0. An empty list selects all GPUs."""
 
 
 class ListEvents(Arguments):

@@ -264,6 +264,23 @@ async def get_node(session: Session, asked: arguments.OneNode) -> answers.Docume
     return answers.Document(document=await session.get(f"/v1/nodes/{quote(asked.node, safe='')}"))
 
 
+async def node_metrics(session: Session, asked: arguments.NodeMetrics) -> answers.Document:
+    """Show CPU, memory, and GPU use, memory, power and temperature of a node over the last week, and the runs that held
+    the node. The document is a NodeMetrics of the Web API: `at` has the times of the values of each series."""
+    params = {"name": asked.names, "since": asked.since, "until": asked.until, "points": asked.points}
+    path = f"/v1/nodes/{quote(asked.node, safe='')}/metrics"
+    found = await session.get(path, params | {"gpu": asked.gpus})
+    series: list[Any] = []
+    cut = []
+    for each in found["series"]:
+        if (len(series) + 1) * len(found["at"]) > MOST_POINTS:
+            gpu = f" of GPU {each['gpu']}" if each.get("gpu") is not None else ""
+            cut.append(f"series: {each['name']}{gpu} was left out. Ask for it in `names` and `gpus`")
+        else:
+            series.append({name: value for name, value in each.items() if name != "description"})
+    return answers.Document.model_validate({"document": {**found, "series": series}, "cut": cut})
+
+
 async def gpus(session: Session, _: arguments.Nothing) -> answers.Document:
     """Show the free and used GPUs by type, and the users that hold them. The document is a GpuBoard of the Web API."""
     return answers.Document(document=await session.get("/v1/gpus"))

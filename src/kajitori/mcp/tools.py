@@ -78,6 +78,7 @@ READING: Sequence[Tool] = (
     Tool("Plan a run without starting it", reading.what_if),
     Tool("List nodes", reading.list_nodes),
     Tool("Show a node", reading.get_node),
+    Tool("Show metrics of a node", reading.node_metrics),
     Tool("Show GPUs", reading.gpus),
     Tool("List idle runs", reading.idle_runs),
     Tool("Show events", reading.list_events),

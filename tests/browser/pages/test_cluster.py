@@ -15,6 +15,23 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("browser")
 
+_GPU = {"name": "gpu.used", "unit": "%", "kind": "gauge", "description": "Share of time"}
+NODE_FIGURES = {
+    "node": "any",
+    "since": MINUTES[0],
+    "until": MINUTES[2],
+    "intervalSeconds": 60,
+    "gpus": 2,
+    "at": MINUTES[:2],
+    "series": [_GPU | {"gpu": 0, "values": [5.0, 10.0]}, _GPU | {"gpu": 1, "values": [90.0, 95.0]}],
+    "holders": [
+        {"namespace": namespace, "run": run, "gpus": [gpu], "since": MINUTES[0], "until": MINUTES[2]}
+        for gpu, (namespace, run) in enumerate((("vision", "bert"), ("", "")))
+    ],
+    "lastAt": "",
+}
+"""Figures of a node with two GPUs, which two runs held."""
+
 
 def test_a_node_is_found_by_keys_drained_and_returned(page: Page) -> None:
     """The reason is shown to everybody; the table holds the same as the map.
@@ -25,6 +42,7 @@ def test_a_node_is_found_by_keys_drained_and_returned(page: Page) -> None:
         "() => { window.ResizeObserver = class extends ResizeObserver {"
         " constructor(tell) { super((...told) => setTimeout(() => tell(...told), 5_000)) } } }"
     )
+    page.route("**/v1/nodes/*/metrics?since=1h**", lambda route: route.fulfill(json=NODE_FIGURES))
     page.get_by_role("link", name="Cluster").click()
     page.wait_for_url(re.compile("/cluster$"))
     nodes = page.get_by_role("img", name=re.compile("^Map of 3 nodes"))
@@ -52,6 +70,19 @@ def test_a_node_is_found_by_keys_drained_and_returned(page: Page) -> None:
         "drained by admin: loud <b>fan</b>",
     ]
     row.wait_for(state="detached")
+    figures = node.get_by_role("region", name="Figures over time")
+    figures.get_by_text("10 % (GPU 0) to 95 % (GPU 1)").first.wait_for()
+    figures.get_by_role("link", name="vision/bert").wait_for()
+    figures.get_by_role("listitem").filter(has_text="a run that you may not read").wait_for()
+    figures.get_by_label("GPU", exact=True).click()
+    page.get_by_role("option", name="GPU 1").click()
+    page.wait_for_url(re.compile("gpu=1"))
+    figures.get_by_text("As a table").click()
+    figures.get_by_role("table").get_by_role("cell", name="95 %").wait_for()
+    assert_accessible(page, "section[aria-label='Figures over time']")
+    figures.get_by_label("Time", exact=True).click()
+    page.get_by_role("option", name="Last week").click()
+    figures.get_by_text("No agent reported this node in the last week").wait_for()
 
 
 def test_a_planned_network_is_checked_in_the_servers_words(page: Page) -> None:

@@ -51,6 +51,7 @@ TO_WHOEVER_IS_KNOWN = frozenset(
         "GET /v1/nodes",
         "GET /v1/nodes/changes",
         "GET /v1/nodes/{name}",
+        "GET /v1/nodes/{name}/metrics",
         "GET /v1/node-temperatures",
         "GET /v1/queue",
         "GET /v1/queue/changes",

@@ -10,7 +10,9 @@ import pytest
 
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import LEVELS, Interval
+from kajitori.core.telemetry.node_figures import NodeFigures, pack
 from kajitori.history.database import Statement
+from kajitori.history.node_figures import NodeRow
 from kajitori.history.store import History
 
 NOW = 2_000_000_400
@@ -22,7 +24,7 @@ async def history(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     """A history without telemetry."""
     url = f"sqlite://{tmp_path}/history.db" if request.param == "sqlite" else request.getfixturevalue("postgres")
     found = History(url)
-    await (await found.open()).write([Statement("DELETE FROM telemetry")])
+    await (await found.open()).write([Statement("DELETE FROM telemetry"), Statement("DELETE FROM node_figures")])
     yield found
     await found.close()
 
@@ -77,3 +79,30 @@ async def test_the_newest_intervals_of_many_runs_are_found_at_once(history: Hist
     await history.record_telemetry([second])
     assert [each.attempt for each in (await history.last_telemetry(["a"], 3))["a"]] == [2]
     assert await history.last_telemetry([], 3) == {}
+
+
+async def test_figures_of_nodes_become_longer_intervals_and_go_after_a_week(history: History) -> None:
+    """Minutes that two servers write count once. Each node has its own."""
+    old = NOW - MINUTE.kept_seconds - 1200
+    old -= old % 600
+
+    def row(node: str, start: int, cores: float) -> NodeRow:
+        return NodeRow(node, start // 60, pack(NodeFigures(1, [cores, 0.0, 50.0, 0.0, 0.0, 0.0, cores], {"a/x": 1})))
+
+    rows = [row(node, old + 60 * number, float(number)) for node in ("g1", "g2") for number in range(20)]
+    for _ in range(2):
+        await history.record_node_figures([*rows, row("g1", NOW - 60, 7.0)])
+    before = await history.node_figures("g1", old + 60, NOW)
+    assert len(before) == 20
+    while await history.downsample_telemetry(NOW):
+        pass
+    found = sorted(await history.node_figures("g1", old, NOW), key=lambda each: each.start)
+    assert [(each.seconds, each.start) for each in found] == [(600, old), (600, old + 600), (60, NOW - 60)]
+    assert [each.figures.row[0] for each in found] == [4.5, 14.5, 7.0]
+    assert [each.figures.row[6] for each in found] == [9.0, 19.0, 7.0]
+    assert found[0].figures.holders == {"a/x": 1}
+    assert await history.node_figures("other", old, NOW) == []
+    later = NOW + TEN.kept_seconds + 7200
+    while await history.downsample_telemetry(later):
+        pass
+    assert await history.node_figures("g1", old, later) == []

@@ -181,6 +181,16 @@ async def test_metrics_beyond_the_limit_are_named_only() -> None:
     assert found["series"][0]["points"][0]["min"] == 0.12346 and found["series"][0]["points"][0]["maxRank"] == 5
 
 
+async def test_metrics_of_a_node_are_cut_by_gpu() -> None:
+    at = ["t"] * (MOST_POINTS // 2)
+    series = [{"name": "gpu.used", "description": "Share", "gpu": gpu, "values": [1.0] * len(at)} for gpu in range(3)]
+    api = FakeWebApi(answers={"GET /v1/nodes/g1/metrics": {"node": "g1", "at": at, "series": series}})
+    found = await asked(api, "node_metrics", node="g1", gpus=[0, 1, 2])
+    assert found["cut"][0] == "series: gpu.used of GPU 2 was left out. Ask for it in `names` and `gpus`"
+    assert [each["gpu"] for each in found["document"]["series"]] == [0, 1]
+    assert api.calls[-1].query["gpu"] == ["0", "1", "2"]
+
+
 ANSWERS: dict[str, Any] = {
     "GET /v1/whoami": {"user": "alice", "groups": [], "namespaces": [], "operator": False},
     "GET /v1/runs/vision/gpt/members": {"items": [{"rank": 0, "node": "cpu-1", "exitCode": None}], "continue": "x"},
@@ -190,6 +200,7 @@ ANSWERS: dict[str, Any] = {
     "GET /v1/queue": {"items": [{**ROW, "state": "waiting", "position": 1, "members": 4}], "counts": {"total": 1}},
     "GET /v1/nodes": {"items": [{"name": "cpu-1", "gpus": {"total": 8, "used": 0}}], "counts": {"total": 1}},
     "GET /v1/nodes/cpu-1": {"name": "cpu-1", "ready": True},
+    "GET /v1/nodes/cpu-1/metrics": {"node": "cpu-1", "at": ["t"], "series": []},
     "GET /v1/gpus": {"types": [], "users": []},
     "GET /v1/idle": {"items": []},
     "GET /v1/events": {"items": [{"time": "2"}, {"time": "1"}]},
@@ -210,6 +221,7 @@ ANSWERS: dict[str, Any] = {
         ("list_queue", {}, {"total": 1, "controller": ""}),
         ("list_nodes", {"has_room": True}, {"total": 1}),
         ("get_node", {"node": "cpu-1"}, {"document": {"name": "cpu-1", "ready": True}}),
+        ("node_metrics", {"node": "cpu-1"}, {"document": {"node": "cpu-1", "at": ["t"], "series": []}}),
         ("gpus", {}, {"document": {"types": [], "users": []}}),
         ("idle_runs", {}, {"document": {"items": []}}),
         ("list_events", {"run": "gpt", "limit": 2}, {"cut": ["events: the last 2 of 5"]}),

@@ -111,7 +111,7 @@ it("reads the nodes of the steps that make room", () => {
 });
 
 it("keeps the view in the address", () => {
-  const text = "by=type&text=rack-1&kind=h100&room=team%2Fbert&as=table";
+  const text = "by=type&text=rack-1&kind=h100&room=team%2Fbert&as=table&since=1d&gpu=3";
   expect(parametersOf(viewOf(new URLSearchParams(text))).toString()).toBe(text);
   expect(parametersOf(viewOf(new URLSearchParams("by=nonsense"))).toString()).toBe("");
 });

@@ -16,6 +16,9 @@ export interface View {
   asTable: boolean;
   /** The order of the table; null for the natural order of names. */
   order: Order | null;
+  /** The time and the GPU of a node's figures, as its panel reads them. */
+  since: string;
+  gpu: string;
 }
 
 /** Return the view in an address; what makes no sense is left out. */
@@ -28,11 +31,13 @@ export function viewOf(parameters: URLSearchParams): View {
     room: parameters.get("room") ?? "",
     asTable: parameters.get("as") === "table",
     order: orderOf(parameters.get("sort"), SORT_KEYS),
+    since: parameters.get("since") ?? "",
+    gpu: parameters.get("gpu") ?? "",
   };
 }
 
 /** Return the address's parameters for a view; defaults are left out. */
-export function parametersOf({ by, text, kinds, room, asTable, order }: View): URLSearchParams {
+export function parametersOf({ by, text, kinds, room, asTable, order, since, gpu }: View): URLSearchParams {
   const parameters = new URLSearchParams();
   if (by !== "use") parameters.set("by", by);
   if (text) parameters.set("text", text);
@@ -40,6 +45,8 @@ export function parametersOf({ by, text, kinds, room, asTable, order }: View): U
   if (room) parameters.set("room", room);
   if (asTable) parameters.set("as", "table");
   if (order) parameters.set("sort", orderText(order));
+  if (since) parameters.set("since", since);
+  if (gpu) parameters.set("gpu", gpu);
   return parameters;
 }
 

@@ -68,6 +68,15 @@ export interface Marks {
   attempts: readonly number[];
   /** Ends of checkpoints. */
   checkpoints: readonly number[];
+  /** Times that stand behind the lines. */
+  spans?: readonly Span[];
+}
+
+/** A time with a grey ground, in seconds since 1970. */
+export interface Span {
+  from: number;
+  until: number;
+  isDark: boolean;
 }
 
 /** Return the marks of series over all ranks. `checkpoints` are times as the server writes them. */

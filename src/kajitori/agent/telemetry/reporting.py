@@ -114,9 +114,8 @@ class TelemetryReporting:
         # Each minute is in two reports, which may reach two servers: if one server loses a report, the other one has
         # it.
         report = self._samples.report((minute - 1, minute) if minute > self._reported else ())
-        if report.minutes or not self._reported_checkpoints.issuperset(
-            report.saved
-        ):  # at once: the node may be lost before the minute ends
+        has_new_checkpoints = not self._reported_checkpoints.issuperset(report.saved)
+        if report.minutes or report.node or has_new_checkpoints:  # at once: the node may be lost before the minute ends
             self._ask("POST", PATH.format(node=self._node), encode(report), http.HTTPStatus.NO_CONTENT)
         self._reported_checkpoints = frozenset(report.saved)
         if minute > self._reported:

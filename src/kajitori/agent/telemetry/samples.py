@@ -1,4 +1,5 @@
-"""Samples of this node's members: one of each member every 15 seconds, kept for an hour in memory of a fixed size."""
+"""Samples of this node's members and of the node itself: one of each every 15 seconds. Those of members are kept for an
+hour in memory of a fixed size."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kajitori.agent.telemetry.figures import Figures
 from kajitori.agent.telemetry.gpus.readings import GpuSource, NoGpus
 from kajitori.agent.telemetry.members import LocalMember, MemberSource
+from kajitori.agent.telemetry.node import NodeSamples
 from kajitori.agent.telemetry.ports import Ports
 from kajitori.agent.telemetry.processes import Processes
 from kajitori.agent.telemetry.stacks import StackReader
@@ -91,6 +93,7 @@ class MemberSamples:
         gpus: GpuSource | None = None,
         clock: Callable[[], float] = time.time,
         ports: Ports | None = None,
+        node: NodeSamples | None = None,
     ) -> None:
         self._source = source
         self._gpus = gpus or NoGpus()
@@ -98,20 +101,23 @@ class MemberSamples:
         self._members: dict[str, _SampledMember] = {}
         self._lock = threading.Lock()
         self._ports = ports or Ports()
+        self._node = node or NodeSamples()
         self._stack_reader = StackReader()
         self._failure = LastingFailure(log, "members of this node cannot be listed now: %s")
 
     def sample(self, at: float | None = None) -> None:
-        """Take one sample of every member. `at` is the time for which it was planned; by default the present."""
+        """Take one sample of every member and of the node. `at` is the time for which it was planned; by default the
+        present."""
         now = self._clock()
         at = at if at is not None and now - at < _LATE_SECONDS else now
         with self._lock:
             self._update_members(now)
             present = [each for each in self._members.values() if each.seen_at == now]
-            gpus = self._gpus.read() if any(each.gpus for each in present) else {}
+            gpus = self._gpus.read()
             links = self._ports.read(now) if present else {}
             for each in present:
                 each.sample(at, gpus, links)
+            self._node.sample(at, gpus, self._gpus.devices(), {each.member.uid: each.gpus for each in present})
 
     def _update_members(self, now: float) -> None:
         """Add members that have started since the last call, and remove those that ended long ago."""
@@ -136,7 +142,7 @@ class MemberSamples:
                     del self._members[uid]
 
     def report(self, minutes: Sequence[int]) -> Report:
-        """Return these minutes (since 1970) of all members that have samples in them."""
+        """Return these minutes (since 1970) of the node, and of all members that have samples in them."""
         found = []
         with self._lock:
             for minute in minutes:
@@ -151,7 +157,8 @@ class MemberSamples:
                 for one in each.figures.training.saved
                 if one.until > oldest
             ]
-        return Report(minutes=tuple(found[: 2 * MAX_MEMBERS]), saved=tuple(saved[:MAX_SAVED]))
+            node = self._node.report(minutes)
+        return Report(minutes=tuple(found[: 2 * MAX_MEMBERS]), saved=tuple(saved[:MAX_SAVED]), node=node)
 
     def answer(self, question: Question) -> Answer:
         """Return the samples or the stacks for which the question asks."""

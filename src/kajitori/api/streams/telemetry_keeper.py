@@ -24,6 +24,7 @@ from datetime import datetime
 import msgspec
 import zstandard
 
+from kajitori.api.streams.node_figures import NodeWriter
 from kajitori.api.streams.node_lines import ANSWER_SECONDS, NO_AGENT, AgentLines
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.questions import ANSWERS, QUESTIONS, Asked, Questions
@@ -61,6 +62,7 @@ class TelemetryKeeper:
 
     def __init__(self, blobs: Blobs | None, history: History | None, now: Callable[[], datetime]) -> None:
         self.collector = TelemetryCollector()
+        self.nodes = NodeWriter()
         self.lines = AgentLines()
         self._blobs = blobs
         self._history = history
@@ -182,6 +184,7 @@ class TelemetryKeeper:
             await self._exchange(self._blobs, now)
         await self._make_bands(now)
         self.collector.forget(now)
+        self.nodes.forget(int(now // MINUTE_SECONDS) - KEPT_MINUTES)
         await self._record(now)
 
     async def _answer_others(self, blobs: Blobs) -> None:
@@ -271,6 +274,7 @@ class TelemetryKeeper:
                 began = time.monotonic()
 
     async def _record(self, now: float) -> None:
+        await self.nodes.write(self._history)
         if self._history is None:
             self._unstored.clear()
             self._marks.clear()

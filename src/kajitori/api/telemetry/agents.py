@@ -19,6 +19,7 @@ from kajitori.api.context import Api, Shared, api_of, describes
 from kajitori.api.requests.bodies import require_media_type
 from kajitori.core.telemetry.bands import RankMinute
 from kajitori.core.telemetry.collector import Attempt
+from kajitori.core.telemetry.node_figures import Holders
 from kajitori.core.telemetry.report import (
     ANSWER_PATH,
     MAX_HOLD_SECONDS,
@@ -26,6 +27,8 @@ from kajitori.core.telemetry.report import (
     PATH,
     QUESTIONS_PATH,
     MemberMinute,
+    NodeMinute,
+    Report,
     SavedCheckpoint,
     encode,
     read_answer,
@@ -86,11 +89,11 @@ _BODY = {"requestBody": {"required": True, "content": {MEDIA_TYPE: {"schema": {"
     status_code=204,
     responses=describes(None, status=204),
     openapi_extra=_BODY,
-    summary="Report the last minutes of a node's members",
+    summary="Report the last minutes of a node and its members",
 )
 async def take_report(api: Shared, node: str, request: Request) -> Response:
     """For agents, each of which has a token for its own node, and for users who may patch the status of that Node. The
-    body is MessagePack (`kajitori.core.telemetry.report`).
+    body is MessagePack (`kajitori.core.telemetry.report`). It also has the minutes of the node itself.
 
     A report that arrives twice, or at another server, counts once. Members that are not on this node are left out, and
     checkpoints of other ranks than 0, and of sweeps.
@@ -106,6 +109,9 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
         saved_in = api.telemetry.place_of(saved.uid, node)
         if saved_in is not None and not _is_sweep(api, saved):
             api.telemetry.note_saved(saved_in, saved, now)
+    for node_minute in report.node:
+        if collector.accepts(node_minute.minute, now):
+            api.telemetry.nodes.take(node, node_minute, _holders(api, node, report, node_minute))
     return Response(status_code=204)
 
 
@@ -146,6 +152,19 @@ def _place(api: Api, node: str, minute: MemberMinute) -> tuple[Attempt, int] | N
         return None
     run_uid = api.mirror.run_uid_of(pod)
     return (Attempt(run_uid, pod.member.attempt), pod.member.rank) if run_uid else None
+
+
+def _holders(api: Api, node: str, report: Report, minute: NodeMinute) -> Holders:
+    """Return the GPUs of each run that held the node in a minute, as this server knows the members."""
+    members = {each.uid: each for each in report.minutes}
+    found: dict[str, int] = {}
+    for uid, gpus in minute.holders.items():
+        each = members.get(uid)
+        name = read_pod_name(each.pod) if each is not None and _place(api, node, each) is not None else None
+        if each is not None and name is not None:
+            run = f"{each.namespace}/{name.run}"
+            found[run] = found.get(run, 0) | gpus
+    return found
 
 
 @router.get(

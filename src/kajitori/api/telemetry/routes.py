@@ -98,8 +98,8 @@ async def run_metrics(
     end."""
     run = await find_run_or_record(api, user, namespace, name)
     now = api.now().timestamp()
-    until = _moment("until", query.until, now, now)
-    since = _moment("since", query.since, now, until - DEFAULT_SINCE_SECONDS)
+    until = moment("until", query.until, now, now)
+    since = moment("since", query.since, now, until - DEFAULT_SINCE_SECONDS)
     intervals = await intervals_of(api, run, since, until)
     if query.attempt:
         intervals = [each for each in intervals if each.attempt == query.attempt]
@@ -134,12 +134,12 @@ async def rank_metrics(
         message = f"{run.metadata.name} has no member of rank {rank} on a node now"
         raise NotFound(message, hint=f"bands over all ranks remain: kaji metrics {run.metadata.name}")
     now = api.now().timestamp()
-    since = _moment("since", query.since, now, now - DEFAULT_SINCE_SECONDS)
+    since = moment("since", query.since, now, now - DEFAULT_SINCE_SECONDS)
     reply = await api.telemetry.ask(pod.spec.node_name, (pod.metadata.uid,), since, fresh=True)
     if not reply.members:
         raise NotFound(f"node {pod.spec.node_name} has no samples of rank {rank} of {run.metadata.name} yet")
     series = await asyncio.to_thread(rank_series, reply, reply.members[0])
-    _require_known(query.name, (each.name for each in series))
+    require_known(query.name, (each.name for each in series))
     return answer(
         RankMetrics(
             run=run.metadata.name,
@@ -267,7 +267,7 @@ async def intervals_of(api: Api, run: RunObject, since: float, until: float) -> 
 
 def _series(intervals: Sequence[Interval], wanted: Sequence[str]) -> list[BandSeries]:
     names = sorted({name for each in intervals for name in each.bands}, key=_order)
-    _require_known(wanted, names)
+    require_known(wanted, names)
     return [
         BandSeries(
             name=name,
@@ -314,16 +314,17 @@ def is_wanted(name: str, wanted: Sequence[str]) -> bool:
     )
 
 
-def _require_known(wanted: Iterable[str], names: Iterable[str]) -> None:
+def require_known(wanted: Iterable[str], names: Iterable[str]) -> None:
+    """Raise InvalidInput for a wanted quantity that none of the measured ones is, if anything was measured."""
     measured = list(names)
     for name in wanted if measured else ():
         if not any(is_wanted(measured_name, (name,)) for measured_name in measured):
             hint = did_you_mean(name, measured) or f"there are: {', '.join(measured)}"
-            message = f"{name[:80]} was not measured of this run in this time"
+            message = f"{name[:80]} was not measured in this time"
             raise InvalidInput.one("name", message, value=name[:80], hint=hint)
 
 
-def _moment(field: str, text: str, now: float, default: float) -> float:
+def moment(field: str, text: str, now: float, default: float) -> float:
     """Return the time that a parameter names. Raises InvalidInput."""
     if not text:
         return default
@@ -332,13 +333,13 @@ def _moment(field: str, text: str, now: float, default: float) -> float:
     except QuantityError:
         pass  # a time, then
     try:
-        moment = parse_time(text)
+        found = parse_time(text)
     except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
+        found = None
+    if found is None or found.tzinfo is None:
         hint = "such as 2026-11-21T10:00:00Z, or 1h"
         raise InvalidInput.one(field, "is neither a time (RFC 3339) nor a duration", value=text, hint=hint)
-    return moment.timestamp()
+    return found.timestamp()
 
 
 def _at(seconds: float) -> str:

@@ -41,7 +41,9 @@ def rank_series(answer: Answer, member: Series) -> list[RankSeries]:
 def _series_of(name: str, times: Sequence[str], values: Sequence[float]) -> RankSeries:
     about = describe(name)
     samples = [
-        Sample(at=at, value=_short(value)) for at, value in zip(times, values, strict=True) if math.isfinite(value)
+        Sample(at=at, value=short_number(value))
+        for at, value in zip(times, values, strict=True)
+        if math.isfinite(value)
     ]
     return RankSeries(name=name, unit=about.unit.value, kind=about.kind.value, description=about.text, samples=samples)
 
@@ -50,7 +52,7 @@ def minute_stats(each: RankMinute, node: str) -> RankStats:
     """Return the values of one rank's minute."""
     minute = each.minute
     values = {TRAINING_PREFIX + name: value for name, value in sorted(minute.training.items()) if math.isfinite(value)}
-    values |= {name: _short(value) for name, value in named_values(each.member_names, minute.values)}
+    values |= {name: short_number(value) for name, value in named_values(each.member_names, minute.values)}
     return RankStats(
         rank=each.rank,
         node=node,
@@ -68,7 +70,7 @@ def newest_stats(answer: Answer, member: Series, rank: int, node: str) -> RankSt
         return None
     width, row = 4 * len(answer.member_names), 4 * len(answer.gpu_names) * len(member.gpus)
     values = {TRAINING_PREFIX + name: pairs[-1][1] for name, pairs in sorted(member.training.items()) if pairs}
-    values |= {name: _short(value) for name, value in named_values(answer.member_names, member.values[-width:])}
+    values |= {name: short_number(value) for name, value in named_values(answer.member_names, member.values[-width:])}
     return RankStats(
         rank=rank,
         node=node,
@@ -85,7 +87,7 @@ def _gpus(names: Sequence[str], devices: Sequence[str], values: bytes) -> list[G
         GpuStats(
             device=device,
             values={
-                name: _short(value)
+                name: short_number(value)
                 for name, value in named_values(names, values[number * width : (number + 1) * width])
             },
         )
@@ -93,6 +95,6 @@ def _gpus(names: Sequence[str], devices: Sequence[str], values: bytes) -> list[G
     ]
 
 
-def _short(value: float) -> float:
+def short_number(value: float) -> float:
     """Return a 32-bit value with the digits that it has."""
     return value if value.is_integer() else float(f"{value:.7g}")

@@ -253,3 +253,49 @@ class NodeTemperatures(View):
 
     celsius: dict[str, int]
     """By node. A node is absent if it sent no report lately, or if the caller may not read the runs on it."""
+
+
+class NodeSeries(View, omit_defaults=True):
+    """One quantity of a node, or of one of its GPUs, over time."""
+
+    name: str
+    unit: str
+    kind: str
+    """counter (a rate), gauge, peak or last: how the value of an interval is made of its samples."""
+    description: str
+    values: list[float | None]
+    """A value for each interval; null where nothing was measured."""
+    gpu: int | None = None
+    """Number of the GPU on the node, from 0; absent for quantities of the whole node."""
+
+
+class NodeHolder(View):
+    """A time in which a run held the node, or some of its GPUs."""
+
+    namespace: str
+    """Empty if the caller may not read the runs of its namespace. All such runs are one holder without names."""
+    run: str
+    gpus: list[int]
+    """Numbers of the GPUs that it held at any moment of this time."""
+    since: Time
+    until: Time
+
+
+class NodeMetrics(View):
+    """The figures of a node over time."""
+
+    node: str
+    since: Time
+    until: Time
+    interval_seconds: int
+    """Length of each interval. It grows with the age of the oldest one."""
+    gpus: int
+    """Number of GPUs that were measured."""
+    at: list[Time]
+    """Beginning of each interval, oldest first. An interval without any report is left out."""
+    series: list[NodeSeries]
+    holders: list[NodeHolder]
+    """Runs that held the node, by time."""
+    last_at: str
+    """If there is no interval in this time: beginning of the newest one; empty if no agent reported this node for a
+    week."""

@@ -63,7 +63,7 @@ CONTRACTS: Mapping[str, Contract] = {
     "idle": _reading_verb("IdleList|IdleReport"),
     "events": _reading_verb("items:EventView|EventView"),
     "stats": _reading_verb("RunStats|StatsList"),
-    "metrics": _reading_verb("RunMetrics|RankMetrics"),
+    "metrics": _reading_verb("RunMetrics|RankMetrics|NodeMetrics"),
     "report": _reading_verb("RunTimeView|TimeReport"),
     "results": _reading_verb("items:MemberResult"),
     "history": _reading_verb("items:RecordedRun"),

@@ -1,4 +1,4 @@
-"""How long history keeps bands, and in which resolution."""
+"""How long history keeps bands of runs and figures of nodes, and in which resolution."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Level:
 
 
 LEVELS = (Level(60, 6 * 3600), Level(600, 7 * 86400), Level(3600, 400 * 86400))
+NODE_LEVELS = LEVELS[:2]
+"""Figures of nodes are kept for a week: there are as many of an idle node as of a busy one."""
 
 MAX_POINTS = 1440
 """Most points of one quantity in an answer."""
@@ -59,11 +61,18 @@ def shown(intervals: Sequence[Interval], points: int) -> list[Interval]:
     if not intervals:
         return []
     first, last = min(each.start for each in intervals), max(each.start + each.seconds for each in intervals)
-    longest = max(each.seconds for each in intervals)
+    seconds = shown_seconds(first, last, max(each.seconds for each in intervals), points)
+    if all(each.seconds == seconds for each in intervals):
+        return sorted(intervals, key=lambda each: (each.start, each.attempt))
+    return sorted(coarser(intervals, seconds), key=lambda each: (each.start, each.attempt))
+
+
+def shown_seconds(first: int, last: int, longest: int, points: int) -> int:
+    """Return the length of intervals of which at most `points` cover the time from `first` to `last`: a multiple of
+    `longest`, the longest interval that is known."""
+    seconds = longest
     for lengths in (points, max(points - 1, 1)):  # one less if the first begins within an interval
         seconds = longest * max(1, -(-(last - first) // (longest * lengths)))
         if (last - 1) // seconds - first // seconds < points:
             break
-    if all(each.seconds == seconds for each in intervals):
-        return sorted(intervals, key=lambda each: (each.start, each.attempt))
-    return sorted(coarser(intervals, seconds), key=lambda each: (each.start, each.attempt))
+    return seconds

@@ -131,6 +131,13 @@ QUANTITIES: Mapping[str, Quantity] = {quantity.name: quantity for quantity in (*
 MEMBER_NAMES: tuple[str, ...] = tuple(quantity.name for quantity in MEMBER)
 GPU_NAMES: tuple[str, ...] = tuple(quantity.name for quantity in GPU)
 
+NODE: tuple[Quantity, ...] = tuple(QUANTITIES[name] for name in ("cpu.used", "memory.used"))
+"""Quantities of a whole node, whatever runs on it."""
+NODE_GPU: tuple[Quantity, ...] = tuple(
+    QUANTITIES[name] for name in ("gpu.used", "gpu.memory.used", "gpu.memory.total", "gpu.power", "gpu.temperature")
+)
+"""Quantities of each GPU of a node that are kept whether or not a run holds it."""
+
 TRAINING_PREFIX = "train."
 """Begins the name of every figure that a program writes itself: `train.loss`."""
 WORK_SECONDS = f"{TRAINING_PREFIX}work_seconds"

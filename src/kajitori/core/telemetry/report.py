@@ -79,6 +79,23 @@ class SavedCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     until: float
 
 
+class NodeMinute(msgspec.Struct, frozen=True, array_like=True):
+    """One minute of the node itself."""
+
+    minute: int
+    """Minutes since 1970."""
+    names: _Names
+    gpu_names: _Names
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=MAX_GPUS)]
+    """Number of GPUs, whether or not a member holds them."""
+    values: bytes
+    """A 32-bit float for each of `names`."""
+    gpu_values: bytes = b""
+    """The same for each of `gpu_names`, one GPU after the other."""
+    holders: Annotated[dict[_Name, int], msgspec.Meta(max_length=MAX_MEMBERS)] = {}
+    """The GPUs that each member held, as bits, by UID of its Pod."""
+
+
 class Report(msgspec.Struct, frozen=True, array_like=True):
     """The minutes that an agent reports."""
 
@@ -87,6 +104,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     minutes: Annotated[tuple[MemberMinute, ...], msgspec.Meta(max_length=2 * MAX_MEMBERS)] = ()
     saved: Annotated[tuple[SavedCheckpoint, ...], msgspec.Meta(max_length=MAX_SAVED)] = ()
     """Checkpoints of the last minutes; each is reported several times."""
+    node: Annotated[tuple[NodeMinute, ...], msgspec.Meta(max_length=2)] = ()
+    """The same minutes of the node itself."""
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):
@@ -139,15 +158,13 @@ def hold_seconds(left: float) -> int:
 
 def member_columns(answer: Answer, member: Series) -> dict[str, Sequence[float]]:
     """Return the samples of a member in a node's answer, without those of its GPUs, by quantity, the oldest first."""
-    values = array("f")
-    values.frombytes(member.values)
+    values = floats_of(member.values)
     return {name: values[place :: len(answer.member_names)] for place, name in enumerate(answer.member_names)}
 
 
 def gpu_columns(answer: Answer, member: Series) -> list[dict[str, Sequence[float]]]:
     """Return the samples of each GPU of a member in a node's answer, by quantity, the oldest first."""
-    values = array("f")
-    values.frombytes(member.gpu_values)
+    values = floats_of(member.gpu_values)
     width = len(answer.gpu_names)
     row = width * len(member.gpus)
     return [
@@ -175,6 +192,12 @@ def read_report(body: bytes) -> Report:
         wrong = next((name for name in minute.training if not FIGURE.fullmatch(name)), None)
         if wrong is not None:
             raise _unreadable_report(f"{wrong[:80]!r} is no name of a figure")
+    for each in report.node:
+        gpu_bytes = 4 * len(each.gpu_names) * each.gpus
+        if len(each.values) != 4 * len(each.names) or len(each.gpu_values) != gpu_bytes:
+            raise _unreadable_report("the node has not one value for each quantity")
+        if any(not 0 <= held < 1 << each.gpus for held in each.holders.values()):
+            raise _unreadable_report("a member holds GPUs that the node does not have")
     return report
 
 
@@ -197,10 +220,15 @@ def _unreadable_report(error: object) -> InvalidInput:
     return InvalidInput.one("body", f"is no telemetry: {error}"[:300], hint="agent and server differ: update")
 
 
+def floats_of(values: bytes) -> array[float]:
+    """Return 32-bit floats as numbers."""
+    found = array("f")
+    found.frombytes(values)
+    return found
+
+
 def named_values(names: Sequence[str], values: bytes) -> Iterator[tuple[str, float]]:
     """Yield name and value of every quantity that has a value."""
-    floats = array("f")
-    floats.frombytes(values)
-    for name, value in zip(names, floats, strict=True):
+    for name, value in zip(names, floats_of(values), strict=True):
         if not math.isnan(value):
             yield name, value

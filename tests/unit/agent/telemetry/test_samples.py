@@ -53,6 +53,9 @@ class Gpus:
     def read(self) -> Mapping[str, Mapping[str, float]]:
         return {name: {"gpu.used": percent} for name, percent in self.used.items()}
 
+    def devices(self) -> list[tuple[str]]:
+        return [(name,) for name in self.used]
+
     def processes(self) -> Mapping[int, str]:
         return {}
 

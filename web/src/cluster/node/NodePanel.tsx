@@ -2,6 +2,7 @@ import Box from "@mui/material/Box";
 import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
 import { Link } from "react-router";
 import { client, contentOf, type Schemas } from "../../api/client";
 import { Problem } from "../../app/Problem";
@@ -14,10 +15,12 @@ import { useTemperatures } from "../useTemperatures";
 import { NodeActions } from "./NodeActions";
 
 const REFRESH_MS = 5_000;
+/** The map of nodes comes without the library of the plots. */
+const NodeFigures = lazy(() => import("./NodeFigures"));
 
 export type NodeDetail = Schemas["NodeDetail"];
 
-/** One node: why it takes no work, its figures, its runs, its taints and its health history. */
+/** One node: why it takes no work, its amounts, its runs, its health history, its taints, and its figures over time. */
 export function NodePanel({ name, close }: { name: string; close: () => void }) {
   const node = useQuery({
     queryKey: ["node", name],
@@ -38,7 +41,7 @@ function Details({ node }: { node: NodeDetail }) {
     <>
       <Typography sx={{ my: 2 }}>{node.why ? `Takes no work: ${node.why}` : "Takes work"}</Typography>
       <NodeActions node={node} />
-      <Figures node={node} />
+      <Amounts node={node} />
       <Part title="Runs on it" empty="Nothing runs on it.">
         {node.members.map((member) => (
           <li key={`${member.holder} ${member.pod}`}>
@@ -80,6 +83,9 @@ function Details({ node }: { node: NodeDetail }) {
           </li>
         ))}
       </Part>
+      <Suspense fallback={<Skeleton variant="rectangular" height={480} />}>
+        <NodeFigures node={node} />
+      </Suspense>
       <Box component="details" sx={{ my: 3 }}>
         <summary>Labels</summary>
         <PlainList>
@@ -106,7 +112,7 @@ function counted(number: string, one: string): string {
   return `${number} ${one}${number === "1" ? "" : "s"}`;
 }
 
-function Figures({ node }: { node: NodeDetail }) {
+function Amounts({ node }: { node: NodeDetail }) {
   const degrees = useTemperatures(node.gpus.total > 0)[node.name];
   const places = Object.values(node.domains).join(" · ");
   const amounts: [string, string][] = [

@@ -3,7 +3,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { DURATION_STEPS, lasted, logTicks, timeLabels, timeRange } from "./axes";
-import { drawLastValues, drawMarks, RIGHT_PX } from "./drawing";
+import { drawLastValues, drawMarks, drawSpans, RIGHT_PX } from "./drawing";
 import { amount, type Columns, type Marks } from "../series";
 import type { Shape } from "./shape";
 
@@ -128,6 +128,7 @@ export function Plot({ columns, shape, axis = "clock", isLog = false, range, mar
           },
         ],
         hooks: {
+          drawClear: [(drawn) => drawSpans(drawn, latest.current.marks.spans ?? [], ink)],
           draw: [(drawn) => drawMarks(drawn, latest.current.marks, ink), (drawn) => drawLastValues(drawn, { lines, areas, middle }, colourOf, latest.current.format)],
           setCursor: [pointed],
         },

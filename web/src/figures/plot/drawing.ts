@@ -1,10 +1,26 @@
 /** What a plot draws itself beside its lines: marks of times, and last values at the right end. */
 import uPlot from "uplot";
-import type { Columns, Marks } from "../series";
+import type { Columns, Marks, Span } from "../series";
 import { lastValues, spread, type Shape } from "./shape";
 
 /** Room at the right end for the last value. */
 export const RIGHT_PX = 64;
+
+const GROUND = 0.08;
+const DARK_GROUND = 0.18;
+
+/** Draw the grounds of spans, before the lines are drawn. */
+export function drawSpans({ ctx, bbox, valToPos }: uPlot, spans: readonly Span[], ink: string): void {
+  ctx.save();
+  ctx.fillStyle = ink;
+  for (const { from, until, isDark } of spans) {
+    const left = Math.max(valToPos(from, "x", true), bbox.left);
+    const right = Math.min(valToPos(until, "x", true), bbox.left + bbox.width);
+    ctx.globalAlpha = isDark ? DARK_GROUND : GROUND;
+    if (right > left) ctx.fillRect(left, bbox.top, right - left, bbox.height);
+  }
+  ctx.restore();
+}
 
 /** Draw triangles at checkpoints and dashed lines at attempts. */
 export function drawMarks({ ctx, bbox, valToPos }: uPlot, { attempts, checkpoints }: Marks, ink: string): void {

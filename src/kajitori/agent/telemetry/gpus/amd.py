@@ -6,7 +6,7 @@ Files: Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst of Linux. Partit
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _VENDOR = "0x1002"
@@ -29,11 +29,11 @@ class Amd:
         """Return readings by identifier."""
         found: dict[str, Mapping[str, float]] = {}
         for index, device in enumerate(self._devices):
-            reading = _device_readings(device)
-            for name in (str(index), _text_of(device / "unique_id"), device.resolve().name):
-                if name:
-                    found[name] = reading
+            found |= dict.fromkeys(_identifiers(device, index), _device_readings(device))
         return found
+
+    def devices(self) -> Sequence[Sequence[str]]:
+        return [_identifiers(device, index) for index, device in enumerate(self._devices)]
 
     def processes(self) -> Mapping[int, str]:
         return {}
@@ -51,6 +51,10 @@ class Amd:
             if len(numbers) == 2:
                 found["-".join(("gpu", *numbers))] = device.resolve().name
         return found
+
+
+def _identifiers(device: Path, index: int) -> list[str]:
+    return [name for name in (_text_of(device / "unique_id"), device.resolve().name, str(index)) if name]
 
 
 def _device_readings(device: Path) -> dict[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class Dcgm:
         self._url = url
         self._fetch = fetch or _get
         self._failed = False
+        self._devices: Sequence[Sequence[str]] = ()
 
     def read(self) -> Mapping[str, Mapping[str, float]]:
         """Return readings by UUID, and the same by index; none while the exporter does not answer."""
@@ -68,7 +69,12 @@ class Dcgm:
             self._failed = True
             return {}
         self._failed = False
+        self._devices = devices_in(text)
         return parse(text)
+
+    def devices(self) -> Sequence[Sequence[str]]:
+        """Return the GPUs of the last answer."""
+        return self._devices
 
     def processes(self) -> Mapping[int, str]:
         return {}
@@ -97,6 +103,16 @@ def parse(text: str) -> dict[str, dict[str, float]]:
             if identifier:  # a slice has the identifiers of the whole GPU
                 found.setdefault(f"{identifier}/gi{instance}" if instance else identifier, {})[known[0]] = value
     return found
+
+
+def devices_in(text: str) -> Sequence[Sequence[str]]:
+    """Return UUID and index of each GPU in an exporter's text, by index."""
+    found: dict[str, str] = {}
+    for match in filter(None, map(_LINE.match, text.splitlines())):
+        labels = dict(_LABEL.findall(match[2]))
+        if match[1] in _METRICS and labels.get("UUID") and labels.get("gpu", "").isdigit():
+            found[labels["UUID"]] = labels["gpu"]
+    return sorted(found.items(), key=lambda device: int(device[1]))
 
 
 def _get(url: str) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -93,6 +93,9 @@ class Nvml:
             found[each.uuid] = reading | activity
         self._activity.forget_others(found)
         return found
+
+    def devices(self) -> Sequence[Sequence[str]]:
+        return [(uuid, str(index)) for index, uuid in enumerate(self._devices)]
 
     def processes(self) -> Mapping[int, str]:
         """Return the GPU, or the slice, of each process that computes on one."""

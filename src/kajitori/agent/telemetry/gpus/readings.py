@@ -13,6 +13,10 @@ class GpuSource(Protocol):
         """Return readings by GPU and quantity. A GPU may be under several identifiers: UUID, index, bus address."""
         ...
 
+    def devices(self) -> Sequence[Sequence[str]]:
+        """Return the identifiers of each whole GPU, in the order of the GPUs; the first one is unique everywhere."""
+        ...
+
     def processes(self) -> Mapping[int, str]:
         """Return the GPU of each process that uses one, for members without a list of GPUs."""
         ...
@@ -27,6 +31,9 @@ class NoGpus:
 
     def read(self) -> Mapping[str, Mapping[str, float]]:
         return {}
+
+    def devices(self) -> Sequence[Sequence[str]]:
+        return ()
 
     def processes(self) -> Mapping[int, str]:
         return {}
@@ -51,6 +58,13 @@ class CombinedGpus:
             for identifier, reading in reading_of.items():
                 found.setdefault(aliases.get(identifier, identifier), {}).update(reading)
         return found
+
+    def devices(self) -> Sequence[Sequence[str]]:
+        found: dict[str, Sequence[str]] = {}
+        for source in self._sources:
+            for identifiers in source.devices():
+                found.setdefault(identifiers[0], identifiers)
+        return tuple(found.values())
 
     def processes(self) -> Mapping[int, str]:
         found: dict[int, str] = {}

@@ -120,7 +120,7 @@ def _plot_utilisation(cli: Cli, series: list[dict[str, Any]]) -> None:
     from kajitori.errors import Unsupported
 
     try:
-        print_plots(cli, series, None)
+        print_plots(cli, series)
     except Unsupported:
         return
 

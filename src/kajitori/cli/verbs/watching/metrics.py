@@ -1,15 +1,16 @@
-"""`kaji metrics`: the resources that a run used over time, and its training figures."""
+"""`kaji metrics`: the resources that a run used over time, and its training figures; with --node those of a node."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+from kajitori.cli.options import complete_run, namespace_option, output_option, server_options
 from kajitori.cli.terminal import echo, echo_as_is, plain, say
 
 _SHOWN = (
@@ -23,11 +24,16 @@ _WIDEST = 120
 
 @click.command(
     epilog="\b\nExamples:\n  kaji metrics bert\n  kaji metrics --since 6h bert gpu.used train.loss\n"
-    "  kaji metrics --rank 3 bert gpu.\n  kaji metrics --list bert\n  kaji metrics -o csv bert > bert.csv\n\n"
+    "  kaji metrics --rank 3 bert gpu.\n  kaji metrics --list bert\n  kaji metrics -o csv bert > bert.csv\n"
+    "  kaji metrics --node gpu-00012 --since 1d gpu.used\n\n"
     "The names and what they mean: kaji metrics --list. `gpu.` names all that begin with it."
 )
-@run_argument
+@click.argument("run", metavar="RUN", required=False, shell_complete=complete_run)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--node", metavar="NODE", help="Show the figures of this node in the last week, instead of those of a run."
+)
+@click.option("--gpu", type=click.IntRange(min=0), metavar="N", help="With --node: this GPU alone, counted from 0.")
 @click.option(
     "--rank",
     "--index",
@@ -47,8 +53,10 @@ _WIDEST = 120
 @click.pass_obj
 def command(
     cli: Cli,
-    run: str,
+    run: str | None,
     names: Sequence[str],
+    node: str | None,
+    gpu: int | None,
     rank: int | None,
     since: str,
     attempt: int | None,
@@ -60,12 +68,24 @@ def command(
 
     Over all ranks: the median, and the range from the 10th to the 90th percentile, with the ranks of the extremes. With
     --rank: that rank alone, a value each 15 seconds. Also of runs that have ended.
+
+    With --node NODE in place of RUN: processors, memory and GPUs of a node, and which runs held it.
     """
+    from kajitori.errors import InvalidInput
+
+    if node is not None:
+        if rank is not None or attempt is not None:
+            raise InvalidInput.one("--node", "a node has no ranks and attempts; name the run instead")
+        _show_node(cli, node, [*([run] if run else []), *names], since, gpu, output, listed=listed)
+        return
+    if run is None:
+        raise click.UsageError("missing argument 'RUN', or --node NODE")
+    if gpu is not None:
+        raise InvalidInput.one("--gpu", "is a GPU of a node", hint=f"of a run: kaji metrics --rank R {run} gpu.")
     from kajitori.cli.printing.output import print_document
     from kajitori.cli.problems import fields_named
     from kajitori.client.lookup import find_run
     from kajitori.client.web_api import run_path
-    from kajitori.errors import InvalidInput
 
     if rank is not None and attempt is not None:
         raise InvalidInput.one("--attempt", "nodes keep members that run, so --rank means the present attempt")
@@ -91,10 +111,41 @@ def command(
         return
     shown = [each for each in series if names or each["name"] in _SHOWN]
     shown = shown or series
-    print_plots(cli, shown, rank)
+    print_plots(cli, shown, "" if rank is None else f"rank {rank}")
     others = [name for name in dict.fromkeys(each["name"] for each in series) if name not in {s["name"] for s in shown}]
     if others:
         say(f"Also measured: {', '.join(others)} (kaji metrics {view['name']} NAME)")
+
+
+def _show_node(
+    cli: Cli, node: str, names: Sequence[str], since: str, gpu: int | None, output: str | None, *, listed: bool
+) -> None:
+    """Show the figures of a node, and the runs that held it."""
+    from kajitori.cli.pages.node_figures import print_holders, print_node_csv, samples_of
+    from kajitori.cli.printing.output import print_document
+    from kajitori.cli.problems import fields_named
+
+    with fields_named({"since": "--since"}), cli.api() as api:
+        wanted = {"since": since, "name": list(names) or None, "gpu": gpu}
+        answer = api.get(f"/v1/nodes/{quote(node, safe='')}/metrics", wanted)
+    if output == "json":
+        print_document(answer, output)
+        return
+    if output == "csv":
+        print_node_csv(answer)
+        return
+    series = samples_of(answer)
+    if series and listed:
+        _print_list(cli, series, of_rank=True)
+    elif series:
+        print_plots(cli, [each for each in series if each["name"] != "gpu.memory.total"], node)
+    elif answer["lastAt"]:
+        echo(f"No agent reported {node} in this time. The last report is of {answer['lastAt']}.")
+    elif answer["at"]:
+        echo(f"Of {node} this was not measured in this time.")
+    else:
+        echo(f"No agent reported {node} in the last week. Simulated nodes have no agent.")
+    print_holders(cli, answer)
 
 
 def _print_csv(answer: Mapping[str, Any], rank: int | None) -> None:
@@ -153,8 +204,11 @@ def _print_list(cli: Cli, series: Sequence[Mapping[str, Any]], *, of_rank: bool)
     print_table(cli, [*columns, Column("WHAT IT IS", flexible=True, optional=True)], rows)
 
 
-def print_plots(cli: Cli, series: Iterable[Mapping[str, Any]], rank: int | None) -> None:
-    """Plot series over time. Raises Unsupported without the library for it."""
+def print_plots(cli: Cli, series: Iterable[Mapping[str, Any]], whose: str = "") -> None:
+    """Plot series over time: bands over all ranks, or the samples of the rank or node that `whose` names.
+
+    Raises Unsupported without the library for it.
+    """
     try:
         import plotext
     except ModuleNotFoundError as error:
@@ -164,7 +218,7 @@ def print_plots(cli: Cli, series: Iterable[Mapping[str, Any]], rank: int | None)
         raise Unsupported("plots need the library plotext", hint=hint) from error
     width = min(cli.page_width(), _WIDEST)
     first = True
-    for title, lines in _plots_of(series, rank):
+    for title, lines in _plots_of(series, whose):
         if not first:
             echo()
         first = False
@@ -194,11 +248,11 @@ def print_plots(cli: Cli, series: Iterable[Mapping[str, Any]], rank: int | None)
 _Points = list[tuple[float, float]]
 
 
-def _plots_of(series: Iterable[Mapping[str, Any]], rank: int | None) -> Iterator[tuple[tuple[str, str], list[_Points]]]:
+def _plots_of(series: Iterable[Mapping[str, Any]], whose: str) -> Iterator[tuple[tuple[str, str], list[_Points]]]:
     """Yield title, unit and lines of each plot."""
     from kajitori.cli.words.telemetry import rank_words, value_words
 
-    if rank is None:
+    if not whose:
         for each in series:
             points, unit = each["points"], each["unit"]
             last = points[-1]
@@ -220,7 +274,7 @@ def _plots_of(series: Iterable[Mapping[str, Any]], rank: int | None) -> Iterator
         unit = several[0]["unit"]
         newest = ", ".join(value_words(each["samples"][-1]["value"], unit) for each in several[:8])
         lines = [[(_seconds(sample["at"]), sample["value"]) for sample in each["samples"]] for each in several]
-        yield (f"{name} of rank {rank}: {newest}", unit), lines
+        yield (f"{name} of {whose}: {newest}", unit), lines
 
 
 def _seconds(text: str) -> float:

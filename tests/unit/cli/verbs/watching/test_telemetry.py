@@ -87,6 +87,48 @@ def test_one_rank_is_asked_for_in_full_resolution() -> None:
     assert invoke(api, "metrics", "--rank", "3", "--attempt", "1", "gpt").exit_code == 2
 
 
+NODE = "GET /v1/nodes/g1/metrics"
+
+
+def node_figures(**changes: Any) -> dict[str, Any]:
+    at = [f"2026-11-21T12:0{minute}:00Z" for minute in range(3)]
+    of_gpu = {"name": "gpu.used", "unit": "%", "kind": "gauge", "description": "Share of time"}
+    series = [
+        {"name": "cpu.used", "unit": "cores", "kind": "counter", "description": "Time", "values": [1.0, None, 3.0]},
+        *(of_gpu | {"gpu": gpu, "values": [90.0, 95.0, 97.0 + gpu]} for gpu in range(2)),
+    ]
+    held = {"since": at[0], "until": at[2], "gpus": [0, 1]}
+    holders = [{"namespace": "vision", "run": "gpt"} | held, {"namespace": "", "run": ""} | held | {"gpus": [1]}]
+    return {"node": "g1", "at": at, "series": series, "holders": holders, "gpus": 2, "lastAt": ""} | changes
+
+
+def test_a_nodes_figures_are_plotted_with_the_runs_that_held_it() -> None:
+    """A run that the person may not read has no name."""
+    api = FakeWebApi([], {NODE: node_figures()})
+    result = invoke(api, "metrics", "--node", "g1", "--since", "1d", "--gpu", "1", "gpu.")
+    lines = printed(result.stdout)
+    assert lines[0] == "cpu.used of g1: 3 cores" and "gpu.used of g1: 97%, 98%" in lines
+    assert [line.split()[:1] for line in lines[-3:]] == [["RUN"], ["(a"], ["vision/gpt"]]
+    assert lines[-1].split()[1] == "0-1"
+    assert api.calls[-1].query == {"since": ["1d"], "name": ["gpu."], "gpu": ["1"]}
+    assert printed(invoke(api, "metrics", "--node", "g1", "-o", "csv").stdout)[:3] == [
+        "name,unit,node,gpu,at,value",
+        "cpu.used,cores,g1,,2026-11-21T12:00:00Z,1.0",
+        "cpu.used,cores,g1,,2026-11-21T12:02:00Z,3.0",
+    ]
+    assert printed(invoke(api, "metrics", "--node", "g1", "--list").stdout)[1].split()[:3] == ["cpu.used", "3", "cores"]
+    assert json.loads(invoke(api, "metrics", "--node", "g1", "-o", "json").stdout) == node_figures()
+
+
+def test_a_node_without_figures_says_why() -> None:
+    api = FakeWebApi([], {NODE: node_figures(at=[], series=[], holders=[])})
+    assert "No agent reported g1 in the last week" in invoke(api, "metrics", "--node", "g1").stdout
+    api.answers[NODE] = node_figures(at=[], series=[], holders=[], lastAt="2026-11-20T09:00:00Z")
+    assert "The last report is of 2026-11-20T09:00:00Z" in invoke(api, "metrics", "--node", "g1").stdout
+    for wrong in (["--node", "g1", "--rank", "0"], ["--gpu", "0", "gpt"], []):
+        assert invoke(api, "metrics", *wrong).exit_code == 2
+
+
 @pytest.mark.parametrize(
     ("value", "unit", "words"),
     [
