@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -176,6 +176,21 @@ def seconds_of(field: str, text: str) -> int | None:
         raise InvalidInput.one(
             field, f"{text!r:.80} is not a time", value=text, hint="write one such as 2026-11-21T10:00:00Z"
         ) from None
+
+
+def span_of(since: str, until: str, length: timedelta, now: int) -> tuple[int, int]:
+    """Return the beginning and end that a query asks for, in seconds since 1970.
+
+    The end is never after `now`, which is also its default; that of the beginning is `length` before the end. Raises
+    InvalidInput if a text is no time, or if the beginning is after the end.
+    """
+    end = min(seconds_of("until", until) or now, now)
+    beginning = seconds_of("since", since)
+    if beginning is None:
+        return end - int(length.total_seconds()), end
+    if beginning > end:
+        raise InvalidInput.one("since", "is after the end", value=since, hint="name an earlier time")
+    return beginning, end
 
 
 def time_text(seconds: int | None) -> str:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from kajitori.api.answers.paging import Parameters, seconds_of, time_text
+from kajitori.api.answers.paging import Parameters, span_of, time_text
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.history.routes import readable_of
@@ -113,11 +113,7 @@ async def report_cluster(api: Shared, user: Caller, query: Annotated[ReportParam
     """Sums only, without the names of runs. Runs that still have nodes count until now; what they do then is productive
     unless something is known of it."""
     history, now = history_of(api), int(api.now().timestamp())
-    until = min(seconds_of("until", query.until) or now, now)
-    since = seconds_of("since", query.since)
-    since = until - int(REPORT_SINCE.total_seconds()) if since is None else since
-    if since > until:
-        raise InvalidInput.one("since", "is after the end", value=query.since, hint="name an earlier time")
+    since, until = span_of(query.since, query.until, REPORT_SINCE, now)
     if query.owner and query.by is TimeBy.NODE:
         raise InvalidInput.one("owner", "is not known of nodes", value=query.owner, hint="leave out owner, or by")
     owner = user.name if query.owner == "@me" else query.owner

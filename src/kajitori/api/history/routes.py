@@ -11,7 +11,15 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from kajitori.api.answers.paging import PageParameters, Parameters, decode_token, encode_token, seconds_of, time_text
+from kajitori.api.answers.paging import (
+    PageParameters,
+    Parameters,
+    decode_token,
+    encode_token,
+    seconds_of,
+    span_of,
+    time_text,
+)
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import history_of, recorded_run
@@ -103,7 +111,7 @@ class AuditParameters(PageParameters):
 
 @router.get("/v1/history", responses=describes(RecordedRuns), summary="List runs of all times, newest first")
 async def list_history(api: Shared, user: Caller, query: Annotated[HistoryParameters, Query()]) -> Response:
-    """Also runs that are removed. Whoever may list the runs of a namespace may list its history."""
+    """Also runs that are removed. A user who may list the runs of a namespace may list its history."""
     history = history_of(api)
     wanted = RunFilter(
         namespaces=await readable_of(api, user, query.namespace),
@@ -145,12 +153,7 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
     used. By run, all but the 10,000 largest runs share the key `(others)` if there are more than 100,000 segments. By
     day or hour, every day or hour of the time has an item, in their order; hours of at most 32 days are counted."""
     history, policy, now = history_of(api), api.cluster.policy.prices, int(api.now().timestamp())
-    until = min(seconds_of("until", query.until) or now, now)
-    since = seconds_of("since", query.since)
-    since = until - int(USAGE_SINCE.total_seconds()) if since is None else since
-    if since > until:
-        raise InvalidInput.one("since", "is after the end", value=query.since, hint="name an earlier time")
-    since, until = await history.countable(since, until)
+    since, until = await history.countable(*span_of(query.since, query.until, USAGE_SINCE, now))
     if query.by is By.HOUR and until - since > MAX_HOURS_SPAN.total_seconds():
         message = f"hours of more than {MAX_HOURS_SPAN.days} days are not counted"
         raise InvalidInput.one("by", message, value=query.by.value, hint="choose a shorter time, or by=day")
@@ -202,7 +205,7 @@ async def sums_of(
 
 @router.get("/v1/audit", responses=describes(AuditAnswer), summary="The audit trail, newest entry first")
 async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters, Query()]) -> Response:
-    """Changes through this API and decisions of the controller, also refused ones. Whoever may list the runs of a
+    """Changes through this API and decisions of the controller, also refused ones. A user who may list the runs of a
     namespace sees what was changed there."""
     history = history_of(api)
     since, until = seconds_of("since", query.since), seconds_of("until", query.until)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from prometheus_client import Histogram
 from starlette.requests import ClientDisconnect, HTTPConnection
@@ -90,14 +90,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 started = True
                 measure(message["status"])
-                message["headers"] = [*message.get("headers", ()), _NO_SNIFFING]
-                for cookie in scope.get("state", {}).get("cookies", ()):
-                    message["headers"].append((b"set-cookie", cookie.encode("latin-1")))
-                user = scope.get("state", {}).get("user")
-                if user is not None and (own := self._own_notice(user.name)):
-                    message["headers"].append((OWN_NOTICE.lower().encode(), own.encode("ascii", "replace")))
-                if notice := self._notice():
-                    message["headers"].append((NOTICE.lower().encode(), notice.encode("ascii", "replace")))
+                message["headers"] = [*message.get("headers", ()), *self._headers(scope)]
             await send(message)
 
         limit_bytes = max(self._limit_bytes, self._larger(scope))
@@ -114,6 +107,18 @@ class Guard:
                 await response(scope, receive, measured)
         finally:
             body.release()
+
+    def _headers(self, scope: Scope) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the headers that every answer gets: cookies of the session, and notices for the caller."""
+        yield _NO_SNIFFING
+        state = scope.get("state", {})
+        for cookie in state.get("cookies", ()):
+            yield b"set-cookie", cookie.encode("latin-1")
+        user = state.get("user")
+        if user is not None and (own := self._own_notice(user.name)):
+            yield OWN_NOTICE.lower().encode(), own.encode("ascii", "replace")
+        if notice := self._notice():
+            yield NOTICE.lower().encode(), notice.encode("ascii", "replace")
 
 
 class _Body:

@@ -123,36 +123,22 @@ class Stream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         task = asyncio.current_task()
         assert task is not None
-        hung_up = broken = False
-        revoked: KajitoriError | None = None
-
-        async def listen() -> None:
-            nonlocal hung_up
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            hung_up = True
-            task.cancel()
-
-        def revoke(error: KajitoriError) -> None:
-            nonlocal revoked
-            if revoked is None:
-                revoked = error
-                task.cancel()
-
+        broken = False
+        interruption = _Interruption(task)
         self._registry.opened(self._kind, task)
-        listener = asyncio.create_task(listen())
+        listener = asyncio.create_task(interruption.wait_for_hang_up(receive))
         try:
             if not self._registry.closing:
-                with self._registry.held_open(scope, revoke):
+                with self._registry.held_open(scope, interruption.revoke):
                     await self._write(send)
         except asyncio.CancelledError:
-            if not hung_up and revoked is None and not self._registry.closing:
+            if not interruption.is_requested and not self._registry.closing:
                 raise
             while task.cancelling():
                 task.uncancel()
-            if revoked is not None:
+            if interruption.revoked_by is not None:
                 broken = True
-                log.info("stream of %s broke off: %s", self._kind, revoked)
+                log.info("stream of %s broke off: %s", self._kind, interruption.revoked_by)
         except KajitoriError as error:
             broken = True
             log.info("stream of %s broke off: %s", self._kind, error)
@@ -171,3 +157,30 @@ class Stream(Response):
         async for chunk in self._chunks:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _Interruption:
+    """Cancels the task that writes a stream when the reader hangs up or loses its right to it."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.revoked_by: KajitoriError | None = None
+        self._task = task
+        self._has_hung_up = False
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the task was cancelled here, not by somebody else."""
+        return self._has_hung_up or self.revoked_by is not None
+
+    async def wait_for_hang_up(self, receive: Receive) -> None:
+        """Cancel the task once the reader hangs up."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._has_hung_up = True
+        self._task.cancel()
+
+    def revoke(self, error: KajitoriError) -> None:
+        """Cancel the task because the reader lost its right, as `error` says."""
+        if self.revoked_by is None:
+            self.revoked_by = error
+            self._task.cancel()

@@ -13,11 +13,12 @@ from starlette.responses import Response
 
 from kajitori.api.answers.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters, seconds_of, time_text
 from kajitori.api.auth import Caller
-from kajitori.api.context import Shared, answer, describes
+from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import history_of
+from kajitori.api.rights import User
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.traffic.recorder import address_pools
-from kajitori.api.traffic.routes import only_runs_have_namespaces, order_class
+from kajitori.api.traffic.routes import order_class, require_by_run
 from kajitori.api.views.base import Time, View
 from kajitori.core.network.exhaustion import TREND_DAYS, DayUse, ExhaustionState, exhaustion
 from kajitori.core.network.pools import AddressPool, PoolKind, PoolUnit
@@ -41,6 +42,9 @@ router = APIRouter(tags=["network"])
 
 SPAN = timedelta(days=7)
 """Length of a span that names no beginning."""
+
+Records = tuple[HourRecord, TrafficRecord | None]
+"""The last record of a subject within a span, and that from before the span."""
 
 
 class ClassBytes(View):
@@ -169,21 +173,19 @@ async def list_traffic_history(
         raise InvalidInput.one("since", "is not before the end", value=query.since, hint="name an earlier time")
     if query.namespace:
         await readable_namespaces(api, user, query.namespace)
-        only_runs_have_namespaces(query.by, query.namespace)
+        require_by_run(query.by, query.namespace)
     since = since // HOUR * HOUR
     order = order_class(api, query.class_)
     records = await history.traffic(query.by, since, until)
     hidden = 0
     if query.by == "run":
-        readable = await readable_namespaces(api, user, query.namespace, {made.record.namespace for made, _ in records})
-        shown = [item for item in records if readable is None or item[0].record.namespace in readable]
+        shown = await _listable(api, user, query.namespace, records)
         records, hidden = shown, 0 if query.namespace else len(records) - len(shown)
     if query.name:
         records = [item for item in records if _name_of(item[0]) == query.name]
     seconds = interval_seconds(since, now)
     points = await _points(history, query, records, (since, until, seconds))
-    rows = [(amounts_between(made.record, earlier), made) for made, earlier in records]
-    rows = sorted((row for row in rows if row[0]), key=lambda row: (-_moved(row[0], order), row[1].key))
+    rows = _largest_first(records, order)
     return answer(
         TrafficHistory(
             by=query.by,
@@ -209,10 +211,22 @@ async def forecast_addresses(api: Shared, user: Caller) -> Response:
     return answer(AddressForecasts(items=[_forecast(pool, days_by_pool, today) for pool in await address_pools(api)]))
 
 
+async def _listable(api: Api, user: User, namespace: str, records: list[Records]) -> list[Records]:
+    """Return the records of runs that the user may list."""
+    namespaces = await readable_namespaces(api, user, namespace, {made.record.namespace for made, _ in records})
+    return [item for item in records if namespaces is None or item[0].record.namespace in namespaces]
+
+
+def _largest_first(records: list[Records], class_: str) -> list[tuple[Bytes, HourRecord]]:
+    """Return the bytes of each subject that moved any, ordered by those with addresses of one class."""
+    sums = [(amounts_between(made.record, earlier), made) for made, earlier in records]
+    return sorted((row for row in sums if row[0]), key=lambda row: (-_moved(row[0], class_), row[1].key))
+
+
 async def _points(
     history: History,
     query: TrafficHistoryParameters,
-    records_of_subjects: list[tuple[HourRecord, TrafficRecord | None]],
+    records_of_subjects: list[Records],
     span: tuple[int, int, int],
 ) -> list[TrafficPoint]:
     since, until, seconds = span

@@ -122,7 +122,7 @@ async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParame
     """Every authenticated user may read the sums of users, namespaces and nodes, as with the GPU board: a congested
     network affects everyone. The traffic of single runs needs the right to list the runs of their namespace."""
     traffic, now, by_class = api.traffic.keeper.traffic, api.now().timestamp(), order_class(api, query.class_)
-    only_runs_have_namespaces(query.by, query.namespace)
+    require_by_run(query.by, query.namespace)
     subjects = traffic.ranked(query.by, by_class, now)
     hidden = 0
     if query.by == "run":
@@ -181,7 +181,7 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
 # ---------------------------------------------------------------------------------------------- views
 
 
-def only_runs_have_namespaces(by: str, namespace: str) -> None:
+def require_by_run(by: str, namespace: str) -> None:
     """Raise InvalidInput if a namespace is named, but the sums are not those of runs."""
     if namespace and by != "run":
         hint = "leave it out, or use by=run"
