@@ -60,7 +60,7 @@ def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, st
     client = dict(_CLIENT)
     from_environment = (os.environ.get(name, "") for name in _ENDPOINTS)
     if any(value.startswith("http://") for value in (*wanted.values(), *from_environment)):
-        client["allow_http"] = "true"  # whoever writes an http:// endpoint means it
+        client["allow_http"] = "true"  # the settings name it on purpose
     make = _STORES[scheme]
     faults = []
     while True:

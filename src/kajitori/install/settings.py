@@ -173,7 +173,7 @@ class AgentSettings(Document):
     """URL of the relay; left out: that of its Service."""
     metrics_secret: ObjectName | None = None
     """Secret in the agents' namespace whose key `token` Prometheus has to send to read agents' metrics. Left out:
-    whoever reaches the port may read them."""
+    anybody who reaches the port may read them."""
 
 
 class StoreSettings(Document):

@@ -191,7 +191,7 @@ def _read_process(pid: int, dump: Dump, detail: Detail, until: float, proc: Path
     if not state:
         return None
     waits_in = _text_of(folder / "wchan")
-    # The kernel may hold a lock on the memory of a blocked process. Whoever reads its command line would hang as well.
+    # The kernel may hold a lock on the memory of a blocked process. A reader of its command line would hang as well.
     blocked = [folder] if state == UNINTERRUPTIBLE else _blocked_threads(folder)
     words = ("" if blocked else _text_of(folder / "cmdline").replace("\0", " ").strip()) or _text_of(folder / "comm")
     about = ProcessStacks(pid, words[:MAX_TEXT], state, waits_in=waits_in if waits_in != "0" else "")

@@ -29,7 +29,7 @@ LARGEST = 10
     summary="GPU-hours of the last 30 days by type and team",
 )
 async def show_board_usage(api: Shared) -> Response:
-    """For pages that everybody sees: whoever may read the board may read this. Names no users, runs or nodes."""
+    """For pages that everybody sees: a user who may read the board may read this. Names no users, runs or nodes."""
     body = await api.remembered.ask("board/usage", lambda: _usage(api), longest_seconds=LONGEST_SECONDS)
     return board_answer(api, body)
 

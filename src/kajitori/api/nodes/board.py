@@ -47,7 +47,7 @@ _signed_in = asynccontextmanager(authenticated)
 
 
 async def reads_board(api: Shared, connection: HTTPConnection) -> AsyncIterator[None]:
-    """Dependency of the board: anybody may read it if policy says so, else whoever is signed in.
+    """Dependency of the board: anybody may read it if policy says so, else users who are signed in.
 
     Raises Busy if an address without credentials reads the public board too often.
     """

@@ -116,7 +116,7 @@ def copy_out(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN)
     if source.endswith("/.") or name in ("", ".", ".."):
         folder, name = source, "."
     words: tuple[str, ...] = ("/bin/sh", "-c", _PACK, "sh", folder or ".", name)
-    if target == "-":  # what reads this archive may not know files with holes
+    if target == "-":  # the program that reads this archive may not know files with holes
         words = ("tar", "-cf", "-", "-C", folder or ".", "--", name)
     entry = "" if name == "." else name
     return _receive(partial(_run, execute, words), source, entry, target, entry, meter)

@@ -1,7 +1,7 @@
 """The SSH server for one member, on the standard streams of this process: OpenSSH's client starts it as ProxyCommand.
 
-Nobody signs in at this server: its only client is the process that started it, which has the rights of the same user.
-The Web API decides about each command and connection.
+This server asks for no password or key: its only client is the process that started it, which has the rights of the
+same user. The Web API decides about each command and connection.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def listed_networks(uses: Sequence[RunNetwork]) -> str:
 def has_own_service(spec: RunSpec) -> bool:
     """Whether a run has a Service of its own name, by which all Pods of its namespace find its members.
 
-    Members of a sweep look up nobody. A run in networks is found in these alone, unless its members need the Service to
-    find each other.
+    Members of a sweep do not look up each other. A run in networks is found in these alone, unless its members
+    need the Service to find each other.
     """
     if spec.array is not None:
         return False

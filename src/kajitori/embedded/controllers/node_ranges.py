@@ -1,4 +1,4 @@
-"""Ranges of Pod addresses for nodes, which are parts of the cluster's network: who has them, and which is next."""
+"""Ranges of Pod addresses for nodes, parts of the cluster's network: which node has which, and which is next."""
 
 from __future__ import annotations
 

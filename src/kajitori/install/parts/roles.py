@@ -150,7 +150,7 @@ def controller() -> Object:
             rule("metrics.k8s.io", "pods", "list"),
             # The Service of an earlier run of the same name is replaced; that of a network gets further runs as owners.
             rule("", "services", "get delete patch"),
-            # The names of runs in their networks; without these rights runs find nobody by such names.
+            # The names of runs in their networks; without these rights runs cannot find each other by such names.
             rule("discovery.k8s.io", "endpointslices", "list create patch delete"),
             rule("", "resourcequotas limitranges", "list"),
             # Only if policy names pools that can grow (`nodePools`): a gang asks an autoscaler for nodes, and withdraws
@@ -194,7 +194,7 @@ def team_keeper() -> Object:
         [
             rule("", "namespaces", "create patch"),
             rule(RBAC, "rolebindings", "list create patch delete"),
-            # Kubernetes demands that whoever gives a role has its rights, or this one.
+            # Kubernetes demands that an account that gives a role has its rights, or this one.
             rule(RBAC, "clusterroles", "bind", only=[TEAM_VIEWER, TEAM_USER, TEAM_LEAD]),
         ],
     )
@@ -269,8 +269,10 @@ def certificates(namespace: str, *secrets: str) -> Object:
 
 
 def installer() -> Object:
-    """Rights of whoever may apply the resource `runs.kajitori.dev`, as each part tries when it starts. `kaji install`
-    needs more: it creates roles, and Kubernetes demands that whoever gives a right has it."""
+    """Rights of an account that may apply the resource `runs.kajitori.dev`, as each part tries when it starts.
+
+    `kaji install` needs more: it creates roles, and Kubernetes demands that an account that gives a right has it.
+    """
     return cluster_role(
         "kajitori-installer",
         [
