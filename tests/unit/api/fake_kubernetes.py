@@ -132,19 +132,19 @@ class FakeKubernetes:
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review_token)
         app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review_access)
         groups = [f"{name}.k8s.io/v1" for name in ("coordination", "scheduling", "admissionregistration")]
-        groups.append("kajitori.dev/v1alpha1")
-        for base in ("/api/v1", *(f"/apis/{group}" for group in groups)):
-            app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/log", self._log)
-            app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/exec", self._exec)
-            app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/attach", self._exec)
-            app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/portforward", self._port_forward)
-            for collection in (base + "/namespaces/{namespace}/{plural}", base + "/{plural}"):
-                app.router.add_get(collection, self._list)
-                app.router.add_post(collection, self._create)
-                app.router.add_get(collection + "/{name}", self._get)
-                app.router.add_patch(collection + "/{name}", self._patch)
-                app.router.add_put(collection + "/{name}", self._put)
-                app.router.add_delete(collection + "/{name}", self._delete)
+        served = "|".join(["api/v1", "apis/kajitori.dev/v1alpha1", *(f"apis/{group}" for group in groups)])
+        base = f"/{{served:{served}}}"
+        app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/log", self._log)
+        app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/exec", self._exec)
+        app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/attach", self._exec)
+        app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/portforward", self._port_forward)
+        for collection in (base + "/namespaces/{namespace}/{plural}", base + "/{plural}"):
+            app.router.add_get(collection, self._list)
+            app.router.add_post(collection, self._create)
+            app.router.add_get(collection + "/{name}", self._get)
+            app.router.add_patch(collection + "/{name}", self._patch)
+            app.router.add_put(collection + "/{name}", self._put)
+            app.router.add_delete(collection + "/{name}", self._delete)
         return app
 
     @web.middleware
