@@ -1,7 +1,7 @@
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { Link, useLocation } from "react-router";
-import { useTitle } from "../words/useTitle";
+import { useTitle } from "../common/useTitle";
 
 /** The page for an address that does not exist. */
 export function NoPage() {

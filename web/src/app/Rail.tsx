@@ -1,6 +1,6 @@
 import Box from "@mui/material/Box";
 import { Link, useLocation } from "react-router";
-import { useTitle } from "../words/useTitle";
+import { useTitle } from "../common/useTitle";
 
 export const PAGES: readonly { to: string; word: string }[] = [
   { to: "/runs", word: "Runs" },

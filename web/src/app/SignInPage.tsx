@@ -3,7 +3,7 @@ import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { hasProvider, providerAddress } from "../api/signIn";
-import { CopyLine } from "../words/CopyLine";
+import { CopyLine } from "../common/CopyLine";
 
 /** The page for a browser without a session: the ways to sign in. `refusal` says why a link was not accepted, `isLost` that there was a session until now. */
 export function SignInPage({ refusal, isLost }: { refusal: string; isLost: boolean }) {

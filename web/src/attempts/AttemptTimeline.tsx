@@ -4,7 +4,7 @@ import useMediaQuery from "@mui/material/useMediaQuery";
 import { ticksOf, timeLabels } from "../figures/plot/axes";
 import { StateMark } from "../states/StateMark";
 import { STATES } from "../states/states";
-import { duration } from "../words/times";
+import { duration } from "../words/times/times";
 import type { Segment } from "./segments";
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });

@@ -2,11 +2,11 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { client, contentOf } from "../api/client";
-import type { ShownRun } from "../run/findRun";
+import type { ShownRun } from "../run/data/findRun";
 import { PastAttempts } from "../run/PastAttempts";
-import { isFinal } from "../run/status";
+import { isFinal } from "../run/data/status";
 import { useReport } from "../time/useReport";
-import { useNow } from "../words/useNow";
+import { useNow } from "../words/times/useNow";
 import { AttemptTimeline } from "./AttemptTimeline";
 import { attemptsOf, segmentsOf } from "./segments";
 

@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { Problem } from "../app/Problem";
-import { Since } from "../words/Since";
+import { Since } from "../words/times/Since";
 import { Guarantees } from "./Guarantees";
 import { Holdings } from "./Holdings";
 import { MonthUse } from "./MonthUse";

@@ -4,7 +4,7 @@ import TableBody from "@mui/material/TableBody";
 import TableCell from "@mui/material/TableCell";
 import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
-import { Age } from "../words/Age";
+import { Age } from "../words/times/Age";
 import { count } from "../words/amounts";
 import { largestFirst, type Board } from "./board";
 

@@ -1,7 +1,7 @@
 /** Data of the board of GPUs. */
 import type { Schemas } from "../api/client";
 import { hours } from "../usage/usage";
-import { secondsBetween } from "../words/times";
+import { secondsBetween } from "../words/times/times";
 
 export type Board = Schemas["PublicBoard"];
 export type GpuType = Schemas["GpuType"];

@@ -1,6 +1,6 @@
 import Button from "@mui/material/Button";
 import { useState } from "react";
-import type { ShownRun } from "../run/findRun";
+import type { ShownRun } from "../run/data/findRun";
 import { ChangeDialog } from "./ChangeDialog";
 
 /** Change the limits of a run without starting it again. */

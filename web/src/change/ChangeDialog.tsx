@@ -7,9 +7,9 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, ensureDone } from "../api/client";
 import { ShortFormField, ShortForm } from "../form/ShortForm";
-import type { ShownRun } from "../run/findRun";
-import { isFinal } from "../run/status";
-import { CopyLine } from "../words/CopyLine";
+import type { ShownRun } from "../run/data/findRun";
+import { isFinal } from "../run/data/status";
+import { CopyLine } from "../common/CopyLine";
 import { bodyOf, changeableOf, commandOf, FIELDS, type Changeable } from "./changes";
 
 /** Policy's default: an empty text, which MUI does not take as the value of a choice. */

@@ -1,6 +1,6 @@
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
-import { SettledField } from "../words/SettledField";
+import { SettledField } from "../common/SettledField";
 
 const ME = "@me";
 

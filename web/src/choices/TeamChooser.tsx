@@ -1,5 +1,5 @@
 import { useId } from "react";
-import { SettledField } from "../words/SettledField";
+import { SettledField } from "../common/SettledField";
 import { useTeams } from "./useTeams";
 
 /** The choice of one team; empty for all. Teams without present runs are not suggested, and can be typed. */

@@ -1,5 +1,5 @@
 /** The time span of a page about the past, as its address contains it. */
-import { exact } from "../words/times";
+import { exact } from "../words/times/times";
 
 export type Kind = "all" | "7d" | "30d" | "month" | "last-month" | "own";
 

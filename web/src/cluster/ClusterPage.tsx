@@ -14,7 +14,7 @@ import { ExportMenu } from "../table/ExportMenu";
 import { ColumnChoice } from "../table/ColumnChoice";
 import { useColumns } from "../table/useColumns";
 import { ViewMenu } from "../views/ViewMenu";
-import { Since } from "../words/Since";
+import { Since } from "../words/times/Since";
 import { DIMENSIONS, legendOf, type Dimension } from "./colours";
 import { csvOf, markedBy, nodesOf, parametersOf, viewOf } from "./filter";
 import { NodeLegend } from "./map/NodeLegend";

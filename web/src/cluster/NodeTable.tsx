@@ -3,7 +3,7 @@ import { useNavigate } from "react-router";
 import { ordered, type Order } from "../table/sorting";
 import { useInPlace } from "../table/useInPlace";
 import { useRowKeys } from "../table/useRowKeys";
-import { VirtualTable, type Column } from "../words/VirtualTable";
+import { VirtualTable, type Column } from "../common/VirtualTable";
 import { compareNames } from "./names";
 import { SORT_KEYS } from "./nodeColumns";
 import { told } from "./map/NodeMap";

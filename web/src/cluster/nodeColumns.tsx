@@ -1,6 +1,6 @@
 import type { SortKeys } from "../table/sorting";
 import { bytes } from "../words/amounts";
-import type { Column } from "../words/VirtualTable";
+import type { Column } from "../common/VirtualTable";
 import { stateWord, type Dimension, type Legend, type Readings } from "./colours";
 import { KindMark } from "./map/KindMark";
 import type { NodeRow } from "./useNodes";

@@ -10,7 +10,7 @@ import { Plot } from "../figures/plot/Plot";
 import { PlotFrame } from "../figures/plot/PlotFrame";
 import { amount, isOfTraining } from "../figures/series";
 import { PLOTS } from "../figures/TrainingCurves";
-import { saveFile } from "../words/saveFile";
+import { saveFile } from "../common/saveFile";
 import { curvesCsv, linesOf, placesOf, scalesOf, valueAt, type ComparedFigure, type Lines } from "./lines";
 import type { Comparison, CompareView } from "./view";
 

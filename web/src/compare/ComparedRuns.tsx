@@ -6,7 +6,7 @@ import type { Phase } from "../api/client";
 import { pageOf } from "../sidepanel/address";
 import { lineColours } from "../figures/plot/Plot";
 import { StateMark } from "../states/StateMark";
-import { Age } from "../words/Age";
+import { Age } from "../words/times/Age";
 import { itemOf, type ComparedRun } from "./view";
 
 interface Properties {

@@ -8,7 +8,7 @@ import TableCell from "@mui/material/TableCell";
 import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
 import Typography from "@mui/material/Typography";
-import { saveFile } from "../words/saveFile";
+import { saveFile } from "../common/saveFile";
 import { rowsCsv } from "./lines";
 import type { Comparison, CompareView } from "./view";
 

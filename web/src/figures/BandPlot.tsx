@@ -1,5 +1,5 @@
 import { useMemo, useState } from "react";
-import { exact } from "../words/times";
+import { exact } from "../words/times/times";
 import { curveOf, stepAt, type CurveView, type Steps } from "./curves";
 import { PlotFrame } from "./plot/PlotFrame";
 import { Plot } from "./plot/Plot";

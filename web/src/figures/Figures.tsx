@@ -6,7 +6,7 @@ import Typography from "@mui/material/Typography";
 import { useMemo } from "react";
 import { useAddress, withValues } from "../address/useAddress";
 import type { Run } from "../api/client";
-import { isFinal, membersOf } from "../run/status";
+import { isFinal, membersOf } from "../run/data/status";
 import { BandFigures } from "./BandFigures";
 import { curveValues, curveViewOf } from "./curves";
 import { RankFigures } from "./RankFigures";

@@ -6,8 +6,8 @@ import TableCell from "@mui/material/TableCell";
 import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
 import type { Schemas } from "../api/client";
-import type { ShownRun } from "../run/findRun";
-import { Age } from "../words/Age";
+import type { ShownRun } from "../run/data/findRun";
+import { Age } from "../words/times/Age";
 import { bytes } from "../words/amounts";
 import { addressOf, joinedPath } from "./paths";
 

@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { client, contentOf, Refused } from "../api/client";
-import type { ShownRun } from "../run/findRun";
+import type { ShownRun } from "../run/data/findRun";
 
 const PAGE = 500;
 const WAIT_SECONDS = 10;

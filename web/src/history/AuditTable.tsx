@@ -4,7 +4,7 @@ import TableBody from "@mui/material/TableBody";
 import TableCell from "@mui/material/TableCell";
 import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
-import { Age } from "../words/Age";
+import { Age } from "../words/times/Age";
 import { whyOf, type Entry } from "./audit";
 
 const COLOURS: Record<string, string> = { refused: "warning.main", failed: "error.main" };

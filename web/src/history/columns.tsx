@@ -1,10 +1,10 @@
 import type { Phase } from "../api/client";
 import { StateMark } from "../states/StateMark";
-import { Age } from "../words/Age";
-import { DELETED_WORDS } from "../run/findRun";
+import { Age } from "../words/times/Age";
+import { DELETED_WORDS } from "../run/data/findRun";
 import { reasonWords } from "../words/reason";
-import { duration } from "../words/times";
-import type { Column } from "../words/VirtualTable";
+import { duration } from "../words/times/times";
+import type { Column } from "../common/VirtualTable";
 import { lasted, type RecordedRun } from "./filter";
 
 /** The reason of a run whose deletion began before its end. */

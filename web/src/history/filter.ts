@@ -4,7 +4,7 @@ import { FINAL } from "../states/states";
 import { optionsOf, spanOf, writeSpan, type Span } from "../choices/span";
 import { lineOf } from "../words/commands";
 import { csvTable } from "../words/csv";
-import { secondsBetween } from "../words/times";
+import { secondsBetween } from "../words/times/times";
 
 export type RecordedRun = Schemas["RecordedRun"];
 

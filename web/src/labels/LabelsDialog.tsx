@@ -8,7 +8,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, ensureDone, type Run } from "../api/client";
 import { Problem } from "../app/Problem";
-import { CopyLine } from "../words/CopyLine";
+import { CopyLine } from "../common/CopyLine";
 import { lineOf } from "../words/commands";
 import { changeOf, labelsIn, pairsOf } from "./labels";
 

@@ -7,14 +7,14 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalS
 import { Problem } from "../app/Problem";
 import { MONOSPACE } from "../app/theme";
 import { useRoomBelow } from "../sidepanel/scrolling";
-import { LogFeed, type Hit } from "./feed";
-import { folded } from "./folds";
-import { LineLink } from "./LineLink";
-import { LogLine } from "./LogLine";
-import { rankColour } from "./LogText";
-import type { Row } from "./rows";
-import { keyOf, wordsOf, type Source } from "./sources";
-import type { LogSearch } from "./useLogSearch";
+import { LogFeed, type Hit } from "./feed/feed";
+import { folded } from "./lines/folds";
+import { LineLink } from "./lines/LineLink";
+import { LogLine } from "./lines/LogLine";
+import { rankColour } from "./lines/LogText";
+import type { Row } from "./feed/rows";
+import { keyOf, wordsOf, type Source } from "./feed/sources";
+import type { LogSearch } from "./search/useLogSearch";
 
 export const LINE_PX = 18;
 const AT_END_PX = 24;

@@ -3,13 +3,13 @@ import Typography from "@mui/material/Typography";
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import { useAddress, withValues } from "../address/useAddress";
 import type { Run } from "../api/client";
-import { pageOf } from "../run/AfterRuns";
-import { isFinal } from "../run/status";
-import { lineText, linkTo, parseLine, wantedIn, withWanted } from "./lineAddress";
+import { pageOf } from "../run/overview/AfterRuns";
+import { isFinal } from "../run/data/status";
+import { lineText, linkTo, parseLine, wantedIn, withWanted } from "./lines/lineAddress";
 import { LogPane, type Place } from "./LogPane";
 import { LogTools, type LogOptions } from "./LogTools";
-import { keyOf, parseSources, textOf, wordsOf, type Source } from "./sources";
-import { PLAIN, useLogSearch } from "./useLogSearch";
+import { keyOf, parseSources, textOf, wordsOf, type Source } from "./feed/sources";
+import { PLAIN, useLogSearch } from "./search/useLogSearch";
 
 /** Each pane follows its log on a connection of its own, and a browser has six for a server. */
 const MOST_BESIDE = 4;

@@ -6,11 +6,11 @@ import TextField from "@mui/material/TextField";
 import ToggleButton from "@mui/material/ToggleButton";
 import { useEffect, useState, type RefObject } from "react";
 import type { Run } from "../api/client";
-import { membersOf } from "../run/status";
+import { membersOf } from "../run/data/status";
 import type { Place } from "./LogPane";
-import { LogSearchField } from "./LogSearchField";
-import { parseSources, textOf, wordsOf, type Source } from "./sources";
-import type { LogSearch, Wanted } from "./useLogSearch";
+import { LogSearchField } from "./search/LogSearchField";
+import { parseSources, textOf, wordsOf, type Source } from "./feed/sources";
+import type { LogSearch, Wanted } from "./search/useLogSearch";
 
 export interface LogOptions {
   wraps: boolean;

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { plain, spansOf } from "./ansi";
-import { folded } from "./folds";
-import { FrameReader } from "./frames";
-import { cut, linksIn } from "./links";
-import { chunkOf, lastDrawing, latestToBegin, merged, MOST_ROWS, only, sizeOf, withEarlier, withLater, withNew, type LogWindow, type Row } from "./rows";
-import { parseSources, textOf } from "./sources";
+import { plain, spansOf } from "./lines/ansi";
+import { folded } from "./lines/folds";
+import { FrameReader } from "./feed/frames";
+import { cut, linksIn } from "./lines/links";
+import { chunkOf, lastDrawing, latestToBegin, merged, MOST_ROWS, only, sizeOf, withEarlier, withLater, withNew, type LogWindow, type Row } from "./feed/rows";
+import { parseSources, textOf } from "./feed/sources";
 
 const at = (second: number) => `2026-11-21T10:${`${Math.floor(second / 60)}`.padStart(2, "0")}:${`${second % 60}`.padStart(2, "0")}.000000000Z`;
 

@@ -3,7 +3,7 @@ import Button from "@mui/material/Button";
 import { memo, useRef } from "react";
 import { Link } from "react-router";
 import { useVisibleRows } from "../sidepanel/scrolling";
-import { Age } from "../words/Age";
+import { Age } from "../words/times/Age";
 import { kindOf, type Placed } from "./kinds";
 
 const ROW_PX = 36;

@@ -9,7 +9,7 @@ import { useMemo, useState } from "react";
 import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { KindMark } from "../cluster/map/KindMark";
-import { membersOf } from "../run/status";
+import { membersOf } from "../run/data/status";
 import { useMayChange, useMayReadLogs } from "../verbs/useMayChange";
 import { ORDERS, type Order } from "./grid";
 import { allRanks, kindOf, KINDS, told } from "./kinds";

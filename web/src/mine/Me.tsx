@@ -8,8 +8,8 @@ import { whoAmI } from "../api/signIn";
 import { Problem } from "../app/Problem";
 import { inWords, rowsOf } from "../board/guarantees";
 import { useGpus } from "../board/useGpus";
-import { CopyLine } from "../words/CopyLine";
-import { Faint, PlainList } from "../words/Part";
+import { CopyLine } from "../common/CopyLine";
+import { Faint, PlainList } from "../common/Part";
 import { MEANINGS, myTeamsIn } from "./tokens/roles";
 import { Section } from "./Section";
 

@@ -7,8 +7,8 @@ import { serverNow } from "../api/clock";
 import { withAll, withoutRun } from "../notices/notices";
 import { usePermission } from "../notices/usePermission";
 import { useWanted } from "../notices/useWanted";
-import { pageOf } from "../run/AfterRuns";
-import { Faint, PlainList } from "../words/Part";
+import { pageOf } from "../run/overview/AfterRuns";
+import { Faint, PlainList } from "../common/Part";
 import { Section } from "./Section";
 
 /** Which ends of runs this browser tells. */

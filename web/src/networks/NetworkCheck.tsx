@@ -7,7 +7,7 @@ import { useEffect, useState } from "react";
 import { client, contentOf, Refused } from "../api/client";
 import { Problem } from "../app/Problem";
 import { useSettled } from "../start/useSettled";
-import { CopyLine } from "../words/CopyLine";
+import { CopyLine } from "../common/CopyLine";
 import { clustersOf, fileWith, NOTHING_PLANNED, saidOf, yamlOf, type Planned } from "./planned";
 import { useNetworks } from "./useNetworks";
 

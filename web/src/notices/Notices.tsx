@@ -3,9 +3,9 @@ import Snackbar from "@mui/material/Snackbar";
 import { useEffect, useState } from "react";
 import { Link, useNavigate, type NavigateFunction } from "react-router";
 import { serverNow } from "../api/clock";
-import type { Row } from "../runs/rows";
-import { followRuns } from "../runs/streams";
-import { useNow } from "../words/useNow";
+import type { Row } from "../runs/data/rows";
+import { followRuns } from "../runs/data/streams";
+import { useNow } from "../words/times/useNow";
 import { isWatching, noticesOf, streamsFor, type Notice } from "./notices";
 import { useWanted } from "./useWanted";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Row } from "../runs/rows";
+import type { Row } from "../runs/data/rows";
 import { isWatching, noticesOf, NOTHING_WANTED, streamsFor, wantedIn, withAll, withoutRun, withRun, type Wanted } from "./notices";
 
 const NOON = Date.parse("2026-11-23T12:00:00Z");

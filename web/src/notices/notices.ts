@@ -1,5 +1,5 @@
 /** Notices of the browser about runs that ended: what a person wants to be told, and what is to be told now. */
-import type { Row } from "../runs/rows";
+import type { Row } from "../runs/data/rows";
 import { FINAL } from "../states/states";
 import { sentence } from "../words/sentence";
 

@@ -1,7 +1,7 @@
 import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import { StartButton } from "../runs/StartButton";
-import { CopyLine } from "../words/CopyLine";
+import { CopyLine } from "../common/CopyLine";
 
 /** The replacement for a queue without runs. `any`: there are runs, but the filter excludes all of them. */
 export function EmptyQueue({ any }: { any: boolean }) {

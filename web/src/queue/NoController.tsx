@@ -1,6 +1,6 @@
 import Alert from "@mui/material/Alert";
 import Box from "@mui/material/Box";
-import { CopyLine } from "../words/CopyLine";
+import { CopyLine } from "../common/CopyLine";
 import { sentence } from "../words/sentence";
 
 /** That no controller is at work, for how long, and how to see that elsewhere. */

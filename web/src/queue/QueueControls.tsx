@@ -4,7 +4,7 @@ import TextField from "@mui/material/TextField";
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import type { RefObject } from "react";
-import { duration } from "../words/times";
+import { duration } from "../words/times/times";
 import { SPANS, type Rowed } from "./timeline/timeline";
 
 interface Properties {

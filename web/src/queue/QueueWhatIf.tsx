@@ -6,7 +6,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useState } from "react";
 import { Problem } from "../app/Problem";
 import { PanelTitle, SidePanel } from "../sidepanel/SidePanel";
-import { readRun } from "../run/readRun";
+import { readRun } from "../run/data/readRun";
 import { draftOf, type Draft } from "../start/form";
 import { WhatIfs, type Outcome } from "../start/outlook/WhatIfs";
 import { NEW_TRIAL, trialRow } from "./trials";

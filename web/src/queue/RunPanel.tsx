@@ -6,7 +6,7 @@ import { Problem } from "../app/Problem";
 import { PanelTitle, SidePanel } from "../sidepanel/SidePanel";
 import { NodeNames } from "../cluster/NodeNames";
 import { useExplanation } from "../cluster/room/useRoom";
-import { CopyLine } from "../words/CopyLine";
+import { CopyLine } from "../common/CopyLine";
 import { WaitingWhatIf } from "./QueueWhatIf";
 import { sentence } from "../words/sentence";
 import type { QueueRow } from "./useQueue";

@@ -1,10 +1,10 @@
 import Typography from "@mui/material/Typography";
 import { Link } from "react-router";
 import type { Schemas } from "../api/client";
-import { Age } from "../words/Age";
+import { Age } from "../words/times/Age";
 import { NodeNames } from "../cluster/NodeNames";
 import { bytes, cpus, gpusWords } from "../words/amounts";
-import { Faint, Part } from "../words/Part";
+import { Faint, Part } from "../common/Part";
 import { sentence } from "../words/sentence";
 import { ahead, needWords } from "./words";
 

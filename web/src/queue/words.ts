@@ -1,6 +1,6 @@
 /** Texts about a run in the queue. */
 import { count, gpusWords } from "../words/amounts";
-import { HOUR_AND_MINUTE } from "../words/times";
+import { HOUR_AND_MINUTE } from "../words/times/times";
 import type { QueueRow } from "./useQueue";
 
 /** Return the name under which a run is known everywhere: `namespace/name`. */

@@ -11,8 +11,8 @@ import { LossDialog } from "../verbs/LossDialog";
 import { perform } from "../verbs/perform";
 import { useMayChange, useMayStart } from "../verbs/useMayChange";
 import { atWork, VERB_WORDS, type Losing, type Verb } from "../verbs/verbs";
-import type { ShownRun } from "./findRun";
-import { gpusOf, isFinal, phaseOf } from "./status";
+import type { ShownRun } from "./data/findRun";
+import { gpusOf, isFinal, phaseOf } from "./data/status";
 
 /** The words of the button that opens a program: its port only if the run has several. */
 function programWords(path: string, all: readonly string[]): string {

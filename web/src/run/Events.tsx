@@ -5,7 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { refusalFrom, type Run, type Schemas } from "../api/client";
 import { steadyFetch } from "../api/steady";
 import { Problem } from "../app/Problem";
-import { Age } from "../words/Age";
+import { Age } from "../words/times/Age";
 
 type Event = Schemas["EventView"];
 

@@ -6,9 +6,9 @@ import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
 import Typography from "@mui/material/Typography";
 import { membersOn } from "../cluster/names";
-import { Age } from "../words/Age";
-import { duration, secondsBetween } from "../words/times";
-import type { ShownRun } from "./findRun";
+import { Age } from "../words/times/Age";
+import { duration, secondsBetween } from "../words/times/times";
+import type { ShownRun } from "./data/findRun";
 
 /** The attempts of a removed run, the newest first: where they ran, for how long, and how each ended. */
 export function PastAttempts({ run }: { run: ShownRun }) {

@@ -6,11 +6,11 @@ import { Problem } from "../app/Problem";
 import { useExplanation } from "../cluster/room/useRoom";
 import { WhatHasToHappen } from "../queue/WhyWaiting";
 import { ahead, keyOf } from "../queue/words";
-import { CopyLine } from "../words/CopyLine";
-import { Faint, Part } from "../words/Part";
-import { useNow } from "../words/useNow";
-import { pageOf } from "./AfterRuns";
-import type { ShownRun } from "./findRun";
+import { CopyLine } from "../common/CopyLine";
+import { Faint, Part } from "../common/Part";
+import { useNow } from "../words/times/useNow";
+import { pageOf } from "./overview/AfterRuns";
+import type { ShownRun } from "./data/findRun";
 
 /** What has to happen before a waiting run starts. Why it waits, and its expected start, stand in the head of its page. */
 export function WhyItWaits({ run }: { run: ShownRun }) {

@@ -6,7 +6,7 @@ import type { ReactNode } from "react";
 import { client, contentOf } from "../api/client";
 import { whoAmI } from "../api/signIn";
 import { count } from "../words/amounts";
-import type { Whose } from "./whose";
+import type { Whose } from "./filter/whose";
 
 interface Properties {
   /** The kind of run: "run" or "sweep". */

@@ -4,10 +4,10 @@ import type { ReactNode } from "react";
 import { PartBoundary } from "../app/Broken";
 import type { Item } from "../sidepanel/address";
 import { SidePanel } from "../sidepanel/SidePanel";
-import { findingOf, phaseOf } from "../run/status";
-import { useRun } from "../run/useRun";
+import { findingOf, phaseOf } from "../run/data/status";
+import { useRun } from "../run/data/useRun";
 import { RunTitle } from "./RunTitle";
-import type { Row } from "./rows";
+import type { Row } from "./data/rows";
 
 interface Properties {
   word: "Run" | "Sweep";

@@ -6,9 +6,9 @@ import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import type { ReactNode, RefObject } from "react";
 import { Problem } from "../app/Problem";
-import { Since } from "../words/Since";
-import type { RunList } from "./useRunList";
-import { WHOSE, type Whose } from "./whose";
+import { Since } from "../words/times/Since";
+import type { RunList } from "./data/useRunList";
+import { WHOSE, type Whose } from "./filter/whose";
 
 interface Properties {
   title: string;

@@ -3,9 +3,9 @@ import type { ReturningFocus } from "../sidepanel/useBeside";
 import { stateOf } from "../states/states";
 import type { Order } from "../table/sorting";
 import type { Selection } from "../table/useSelection";
-import { VirtualTable, type Column } from "../words/VirtualTable";
-import type { Row } from "./rows";
-import type { ListedRow } from "./listed";
+import { VirtualTable, type Column } from "../common/VirtualTable";
+import type { Row } from "./data/rows";
+import type { ListedRow } from "./data/listed";
 
 interface Properties {
   runs: readonly ListedRow[];

@@ -4,7 +4,7 @@ import { later } from "../app/parts";
 import { useAddressed } from "../sidepanel/useAddressed";
 import { RunList } from "./RunList";
 
-const WholeRun = later(async () => (await import("../run/WholeRun")).WholeRun);
+const WholeRun = later(async () => (await import("../run/overview/WholeRun")).WholeRun);
 
 /** The list of runs, one run, or both beside each other, as the address says. */
 export function RunsPage() {

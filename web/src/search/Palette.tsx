@@ -8,7 +8,7 @@ import { useState, type KeyboardEvent } from "react";
 import { useLocation, useNavigate } from "react-router";
 import { LossDialog } from "../verbs/LossDialog";
 import { perform } from "../verbs/perform";
-import type { Row } from "../runs/rows";
+import type { Row } from "../runs/data/rows";
 import { useAllViews, useShowView } from "../views/useViews";
 import { useMayChange } from "../verbs/useMayChange";
 import { performEach, summary, type Outcome, type Verb } from "../verbs/verbs";

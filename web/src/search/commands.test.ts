@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Row } from "../runs/rows";
+import type { Row } from "../runs/data/rows";
 import { commandsOf, fitting, NOTHING, openRun, parsed } from "./commands";
 
 const run = (name: string, phase: Row["phase"] = "Running") =>

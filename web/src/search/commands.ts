@@ -1,6 +1,6 @@
 /** The offers of the search for a text: pages, actions on runs, runs, nodes, people and teams. */
 import type { Schemas } from "../api/client";
-import type { Row } from "../runs/rows";
+import type { Row } from "../runs/data/rows";
 import { compareAddress } from "../compare/address";
 import { TABLES, type Table, type View } from "../views/views";
 import { applies, VERB_WORDS, VERBS, type Verb } from "../verbs/verbs";

@@ -1,6 +1,6 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { client, contentOf, type Schemas } from "../api/client";
-import type { Row } from "../runs/rows";
+import type { Row } from "../runs/data/rows";
 import { useSettled } from "../start/useSettled";
 import { fitting, NOTHING, openRun, parsed, type Found } from "./commands";
 

@@ -4,7 +4,7 @@ import MenuItem from "@mui/material/MenuItem";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, contentOf, type Run } from "../api/client";
-import { Age } from "../words/Age";
+import { Age } from "../words/times/Age";
 
 const SHOWN = 8;
 

@@ -9,7 +9,7 @@ import { useMayStart, useStartTeams } from "../verbs/useMayChange";
 import { Problem } from "../app/Problem";
 import { addressOf } from "../runs/RunTable";
 import { CodeDrop } from "../code/CodeDrop";
-import { CopyLine } from "../words/CopyLine";
+import { CopyLine } from "../common/CopyLine";
 import { Fields } from "./fields/Fields";
 import { KindChoice } from "./fields/KindChoice";
 import { ON_DEMAND } from "./fields/MoreFields";

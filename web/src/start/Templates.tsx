@@ -5,7 +5,7 @@ import MenuItem from "@mui/material/MenuItem";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, contentOf } from "../api/client";
-import { useMyTeams } from "../runs/useMyTeams";
+import { useMyTeams } from "../runs/filter/useMyTeams";
 import type { Spec } from "./form";
 import { offered, type Templates as All } from "./templates";
 

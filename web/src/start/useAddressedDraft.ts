@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, type Dispatch, type SetStateAction } from "react";
 import { useAddress, withValues } from "../address/useAddress";
-import { readRun } from "../run/readRun";
+import { readRun } from "../run/data/readRun";
 import { draftOf, KINDS, type Draft, type Kind } from "./form";
 import { useDraft } from "./useDraft";
 

@@ -4,13 +4,13 @@ import Typography from "@mui/material/Typography";
 import type { ReactNode } from "react";
 import { Link } from "react-router";
 import { Problem } from "../app/Problem";
-import { phaseOf } from "../run/status";
-import { useRun } from "../run/useRun";
+import { phaseOf } from "../run/data/status";
+import { useRun } from "../run/data/useRun";
 import { RunTitle } from "../runs/RunTitle";
 import { stateOf } from "../states/states";
 import { sentence } from "../words/sentence";
-import { Since } from "../words/Since";
-import { useTitle } from "../words/useTitle";
+import { Since } from "../words/times/Since";
+import { useTitle } from "../common/useTitle";
 import { ProgressBar, progressWords } from "./Progress";
 import { SweepResults } from "./SweepResults";
 

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useRef, useState } from "react";
 import { client, contentOf, type Run } from "../api/client";
-import { isFinal } from "../run/status";
+import { isFinal } from "../run/data/status";
 import { trialOf, type Result, type Trial } from "./trials/trials";
 
 const PAGE = 1_000;

@@ -1,6 +1,6 @@
 import Box from "@mui/material/Box";
 import { Link, useNavigate } from "react-router";
-import type { Column } from "../words/VirtualTable";
+import type { Column } from "../common/VirtualTable";
 import { cellOf, CHOICE, covered, type Layout } from "./cells";
 
 export const ROW_PX = 32;

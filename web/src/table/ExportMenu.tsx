@@ -5,8 +5,8 @@ import Typography from "@mui/material/Typography";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { Problem } from "../app/Problem";
-import { CopyLine } from "../words/CopyLine";
-import { saveFile } from "../words/saveFile";
+import { CopyLine } from "../common/CopyLine";
+import { saveFile } from "../common/saveFile";
 
 interface Properties {
   /** The name of the file, without its ending. */

@@ -1,5 +1,5 @@
 import Box from "@mui/material/Box";
-import type { Column } from "../words/VirtualTable";
+import type { Column } from "../common/VirtualTable";
 import { cellOf, CHOICE, type Layout } from "./cells";
 import { nextOrder, type Order } from "./sorting";
 

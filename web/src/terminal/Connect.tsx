@@ -3,8 +3,8 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { client, contentOf, type Run, type Schemas } from "../api/client";
 import { expanded } from "../cluster/names";
-import { phaseOf } from "../run/status";
-import { CopyLine } from "../words/CopyLine";
+import { phaseOf } from "../run/data/status";
+import { CopyLine } from "../common/CopyLine";
 import { connectLines, sshHost } from "./connect";
 
 /** Simulated nodes run no programs, so nothing connects to their members. */

@@ -5,7 +5,7 @@ import Typography from "@mui/material/Typography";
 import { useState, type RefObject } from "react";
 import type { Run } from "../api/client";
 import { useRoomBelow } from "../sidepanel/scrolling";
-import { membersOf } from "../run/status";
+import { membersOf } from "../run/data/status";
 import { Connect } from "./Connect";
 import { useShell } from "./useShell";
 

@@ -4,7 +4,7 @@ import "@xterm/xterm/css/xterm.css";
 import { useEffect, useRef, useState, type RefObject } from "react";
 import type { Run } from "../api/client";
 import { MONOSPACE } from "../app/theme";
-import { isFinal, membersOf } from "../run/status";
+import { isFinal, membersOf } from "../run/data/status";
 import { shellAddress } from "./channels";
 import { ShellConnection } from "./connection";
 import { allowStyles } from "./styles";

@@ -8,7 +8,7 @@ import Typography from "@mui/material/Typography";
 import type { Run, Schemas } from "../api/client";
 import { Problem } from "../app/Problem";
 import { reasonWords } from "../words/reason";
-import { duration } from "../words/times";
+import { duration } from "../words/times/times";
 import { COLOURS, hours, share, shownOf } from "./categories";
 import { useReport } from "./useReport";
 

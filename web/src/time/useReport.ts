@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { client, contentOf, type Run } from "../api/client";
-import { isFinal } from "../run/status";
+import { isFinal } from "../run/data/status";
 
 const REFRESH_MS = 30_000;
 

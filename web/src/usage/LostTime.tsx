@@ -9,7 +9,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { client, contentOf } from "../api/client";
 import { Problem } from "../app/Problem";
 import { COLOURS } from "../time/categories";
-import { CopyLine } from "../words/CopyLine";
+import { CopyLine } from "../common/CopyLine";
 import { lineOf } from "../words/commands";
 import { reasonWords } from "../words/reason";
 import { daysAsked, hasGpus, partsOf, ratioInWords, type Report } from "./lost";

@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import { useState, type PointerEvent } from "react";
 import { Problem } from "../app/Problem";
-import { exact } from "../words/times";
+import { exact } from "../words/times/times";
 import { columnsOf, heightInWords, timeByOf, titleOf, type Column } from "./overTime";
 import { isByTime, measureOf, type Measure, type Question, type TimeBy } from "./usage";
 import { useUsage } from "./useUsage";

@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import { Link } from "react-router";
-import { VirtualTable, type Column } from "../words/VirtualTable";
+import { VirtualTable, type Column } from "../common/VirtualTable";
 import { addressOf, amountOf, BY, hoursInColumn, MEASURES, measuresOf, money, nameOf, share, tableRows, type By, type Measure, type Question, type Usage, type UsageRow } from "./usage";
 
 /** All numbers of the usage, the largest first by the measure of the bars or the newest day or hour first, and each row's share of that. */

@@ -1,6 +1,6 @@
 /** Usage by day or hour, as columns over time. */
 import { boundsOf, type Span } from "../choices/span";
-import { exact } from "../words/times";
+import { exact } from "../words/times/times";
 import { amountInWords, amountOf, MEASURES, money, type Measure, type TimeBy, type Usage, type UsageRow } from "./usage";
 
 const SECONDS: Readonly<Record<TimeBy, number>> = { day: 86_400, hour: 3_600 };

@@ -1,7 +1,7 @@
 /** Usage as words, numbers and CSV: what a person chose, and what the server answered. */
 import { lineOf } from "../words/commands";
 import { cell } from "../words/csv";
-import { exact } from "../words/times";
+import { exact } from "../words/times/times";
 import type { Schemas } from "../api/client";
 import { optionsOf, spanOf, writeSpan, type Span } from "../choices/span";
 

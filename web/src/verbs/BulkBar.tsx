@@ -8,7 +8,7 @@ import { compareAddress, MOST_RUNS } from "../compare/address";
 import { LossDialog } from "./LossDialog";
 import { perform } from "./perform";
 import { useMayChange } from "./useMayChange";
-import type { Row } from "../runs/rows";
+import type { Row } from "../runs/data/rows";
 import { applies, performEach, resumable, summary, VERB_WORDS, VERBS, type Outcome, type Verb } from "./verbs";
 
 interface Progress {

@@ -7,7 +7,7 @@ import DialogTitle from "@mui/material/DialogTitle";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { client, contentOf } from "../api/client";
-import { useNow } from "../words/useNow";
+import { useNow } from "../words/times/useNow";
 import { atWork, lossOf, performEach, VERB_WORDS, type Losing, type Verb } from "./verbs";
 
 /** Number of runs that are named, and whose last checkpoint is asked for. */

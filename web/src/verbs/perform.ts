@@ -1,5 +1,5 @@
 import { client, ensureDone } from "../api/client";
-import type { Row } from "../runs/rows";
+import type { Row } from "../runs/data/rows";
 import type { Verb } from "./verbs";
 
 /** Do something with a run as the person who is signed in. Throws a Refused. */

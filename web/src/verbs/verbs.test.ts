@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Row } from "../runs/rows";
+import type { Row } from "../runs/data/rows";
 import { applies, atWork, lossOf, performEach, resumable, summary, type Outcome } from "./verbs";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");

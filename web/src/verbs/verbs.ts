@@ -1,7 +1,7 @@
 /** The actions on one or many runs, and what each action loses. */
 import { FINAL } from "../states/states";
-import { duration, secondsBetween } from "../words/times";
-import type { Row } from "../runs/rows";
+import { duration, secondsBetween } from "../words/times/times";
+import type { Row } from "../runs/data/rows";
 
 export const VERBS = ["stop", "resume", "delete"] as const;
 export type Verb = (typeof VERBS)[number];

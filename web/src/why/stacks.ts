@@ -1,6 +1,6 @@
 /** Where the ranks of a run are in their program, as texts. */
 import type { Schemas } from "../api/client";
-import { textOf } from "../logs/sources";
+import { textOf } from "../logs/feed/sources";
 
 type Group = Schemas["StackGroupView"];
 type MemberStacks = Schemas["MemberStacksView"];

@@ -1,5 +1,5 @@
 import Box from "@mui/material/Box";
-import { exact } from "../../words/times";
+import { exact } from "../../words/times/times";
 import { extremesAt, heldWords, wordsAt, type NodeHolder, type NodePlotData } from "./figures";
 
 /** The same as the plots in words, the newest time first. */

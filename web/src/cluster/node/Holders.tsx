@@ -1,6 +1,6 @@
 import { Link } from "react-router";
-import { Age } from "../../words/Age";
-import { Faint, Part } from "../../words/Part";
+import { Age } from "../../words/times/Age";
+import { Faint, Part } from "../../common/Part";
 import { gpusOf, nameOf, type NodeHolder } from "./figures";
 
 const MOST = 20;

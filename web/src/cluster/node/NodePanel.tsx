@@ -7,10 +7,10 @@ import { Link } from "react-router";
 import { client, contentOf, type Schemas } from "../../api/client";
 import { Problem } from "../../app/Problem";
 import { PanelTitle, SidePanel } from "../../sidepanel/SidePanel";
-import { Age } from "../../words/Age";
+import { Age } from "../../words/times/Age";
 import { bytes, cpus } from "../../words/amounts";
-import { CopyLine } from "../../words/CopyLine";
-import { Faint, Part, PlainList } from "../../words/Part";
+import { CopyLine } from "../../common/CopyLine";
+import { Faint, Part, PlainList } from "../../common/Part";
 import { useTemperatures } from "../useTemperatures";
 import { NodeActions } from "./NodeActions";
 

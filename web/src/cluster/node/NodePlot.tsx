@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Plot } from "../../figures/plot/Plot";
 import { PlotFrame } from "../../figures/plot/PlotFrame";
 import { amount, isBytes, type Marks } from "../../figures/series";
-import { exact, HOUR_AND_MINUTE } from "../../words/times";
+import { exact, HOUR_AND_MINUTE } from "../../words/times/times";
 import { extremesAt, heldWords, lastIndex, wordsAt, type NodeHolder, type NodePlotData } from "./figures";
 
 interface Properties {

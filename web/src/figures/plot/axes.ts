@@ -1,5 +1,5 @@
 /** Ticks and labels of the axes of plots. */
-import { HOUR_AND_MINUTE, MONTH_AND_DAY } from "../../words/times";
+import { HOUR_AND_MINUTE, MONTH_AND_DAY } from "../../words/times/times";
 
 const DAY_SECONDS = 24 * 3600;
 const SECOND = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit", second: "2-digit" });

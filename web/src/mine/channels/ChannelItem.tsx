@@ -5,8 +5,8 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, contentOf, ensureDone, type Schemas } from "../../api/client";
 import { Problem } from "../../app/Problem";
-import { Age } from "../../words/Age";
-import { Faint } from "../../words/Part";
+import { Age } from "../../words/times/Age";
+import { Faint } from "../../common/Part";
 import { kindsInWords } from "./kinds";
 
 const ASK_AGAIN_MS = 1_000;

@@ -7,8 +7,8 @@ import { serverNow } from "../../api/clock";
 import { Problem } from "../../app/Problem";
 import { useIdleAnswer } from "../../run/useIdleAnswer";
 import { addressOf } from "../../runs/RunTable";
-import { Faint } from "../../words/Part";
-import { useNow } from "../../words/useNow";
+import { Faint } from "../../common/Part";
+import { useNow } from "../../words/times/useNow";
 import { chosenTime, costOf, KEEPS, outcomeOf, untilOf, type IdleRun } from "./idle";
 
 /** The question about one run, with its answers: keep it until a time, or park it. */

@@ -2,7 +2,7 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { client, contentOf } from "../../api/client";
 import { Problem } from "../../app/Problem";
-import { PlainList } from "../../words/Part";
+import { PlainList } from "../../common/Part";
 import { IdleQuestion } from "./IdleQuestion";
 import { Section } from "../Section";
 

@@ -1,6 +1,6 @@
 /** Answers to the question whether a run with idle GPUs is still needed. */
 import type { Schemas } from "../../api/client";
-import { duration, exact, secondsBetween } from "../../words/times";
+import { duration, exact, secondsBetween } from "../../words/times/times";
 
 export type IdleRun = Schemas["IdleRun"];
 

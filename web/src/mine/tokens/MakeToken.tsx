@@ -4,7 +4,7 @@ import TextField from "@mui/material/TextField";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, contentOf } from "../../api/client";
-import { exact } from "../../words/times";
+import { exact } from "../../words/times/times";
 import { ShortFormField, ShortForm } from "../../form/ShortForm";
 import { OneTimeSecret } from "./OneTimeSecret";
 

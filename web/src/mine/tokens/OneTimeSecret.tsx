@@ -1,6 +1,6 @@
 import Alert from "@mui/material/Alert";
 import Box from "@mui/material/Box";
-import { CopyLine } from "../../words/CopyLine";
+import { CopyLine } from "../../common/CopyLine";
 
 interface Properties {
   /** A label that says what the secret is, and that it is shown only once. */

@@ -5,8 +5,8 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, ensureDone, type Schemas } from "../../api/client";
 import { Problem } from "../../app/Problem";
-import { Age } from "../../words/Age";
-import { Faint } from "../../words/Part";
+import { Age } from "../../words/times/Age";
+import { Faint } from "../../common/Part";
 
 /** One robot, and the end of all its tokens. */
 export function RobotItem({ robot }: { robot: Schemas["Robot"] }) {

@@ -8,7 +8,7 @@ import { LineNames } from "../../figures/plot/LineNames";
 import { Plot } from "../../figures/plot/Plot";
 import type { Columns } from "../../figures/series";
 import { linesShape } from "../../figures/plot/shape";
-import { CopyLine } from "../../words/CopyLine";
+import { CopyLine } from "../../common/CopyLine";
 import { forecastWords, poolName, showsCapacity, type Forecast } from "./forecast";
 
 const REFRESH_MS = 600_000;

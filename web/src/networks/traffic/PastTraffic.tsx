@@ -13,9 +13,9 @@ import { Problem } from "../../app/Problem";
 import { iso } from "../../choices/span";
 import { bytes } from "../../words/amounts";
 import { lineOf } from "../../words/commands";
-import { CopyLine } from "../../words/CopyLine";
-import { Since } from "../../words/Since";
-import { VirtualTable, type Column } from "../../words/VirtualTable";
+import { CopyLine } from "../../common/CopyLine";
+import { Since } from "../../words/times/Since";
+import { VirtualTable, type Column } from "../../common/VirtualTable";
 import { bytesWith, classesIn, gapsIn, nameOf, PAST_GROUPS, PAST_SPANS, type PastGroup, type SumRow } from "./past";
 import { SpeedPlots } from "./SpeedPlots";
 

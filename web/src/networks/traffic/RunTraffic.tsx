@@ -14,7 +14,7 @@ import { Problem } from "../../app/Problem";
 import { BandPlot } from "../../figures/BandPlot";
 import { bytes } from "../../words/amounts";
 import { lineOf } from "../../words/commands";
-import { CopyLine } from "../../words/CopyLine";
+import { CopyLine } from "../../common/CopyLine";
 import type { TrafficRow } from "./traffic";
 
 const REFRESH_MS = 30_000;

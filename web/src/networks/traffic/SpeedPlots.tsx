@@ -5,7 +5,7 @@ import { Plot } from "../../figures/plot/Plot";
 import { PlotFrame } from "../../figures/plot/PlotFrame";
 import { linesShape } from "../../figures/plot/shape";
 import { bytes } from "../../words/amounts";
-import { exact } from "../../words/times";
+import { exact } from "../../words/times/times";
 import { speedColumns, type Direction, type TrafficHistory } from "./past";
 
 const PLOTS: readonly (readonly [Direction, string, string])[] = [

@@ -1,6 +1,6 @@
 import Box from "@mui/material/Box";
 import { bytes } from "../../words/amounts";
-import type { Column } from "../../words/VirtualTable";
+import type { Column } from "../../common/VirtualTable";
 import { flowOf, type Group, type TrafficRow } from "./traffic";
 
 const NAMES: Record<Group, string> = { run: "Run", user: "Person", namespace: "Team", node: "Node" };

@@ -1,7 +1,7 @@
 import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import { Link } from "react-router";
-import { AfterRuns, pageOf } from "../../run/AfterRuns";
+import { AfterRuns, pageOf } from "../../run/overview/AfterRuns";
 import type { QueueRow } from "../useQueue";
 import { earliestWords, keyOf } from "../words";
 import { RunList } from "./RunList";

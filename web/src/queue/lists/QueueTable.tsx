@@ -3,7 +3,7 @@ import { useNavigate } from "react-router";
 import { ordered, type Order } from "../../table/sorting";
 import { useInPlace } from "../../table/useInPlace";
 import { useRowKeys } from "../../table/useRowKeys";
-import { VirtualTable } from "../../words/VirtualTable";
+import { VirtualTable } from "../../common/VirtualTable";
 import type { QueueRow } from "../useQueue";
 import { keyOf, told } from "../words";
 import { columnsOf, inQueueOrder, SORT_KEYS } from "./queueColumns";

@@ -1,10 +1,10 @@
 import Box from "@mui/material/Box";
 import { StateMark } from "../../states/StateMark";
 import type { SortKeys } from "../../table/sorting";
-import { Age } from "../../words/Age";
+import { Age } from "../../words/times/Age";
 import { gpusWords } from "../../words/amounts";
-import { exact } from "../../words/times";
-import type { Column } from "../../words/VirtualTable";
+import { exact } from "../../words/times/times";
+import type { Column } from "../../common/VirtualTable";
 import type { QueueRow } from "../useQueue";
 import { NOW, until } from "../words";
 

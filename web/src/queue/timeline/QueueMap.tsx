@@ -1,7 +1,7 @@
 import { useTheme } from "@mui/material/styles";
 import { useCallback, useMemo, useRef } from "react";
 import { CanvasMap } from "../../canvas/CanvasMap";
-import { HOUR_AND_MINUTE, MONTH_AND_DAY } from "../../words/times";
+import { HOUR_AND_MINUTE, MONTH_AND_DAY } from "../../words/times/times";
 import { useWidth } from "../../canvas/useWidth";
 import { drawTimeline } from "./drawing";
 import { AXIS_PX, barAt, barBeside, gutterOf, LANE_PX, placed, type PlacedBar } from "./placing";

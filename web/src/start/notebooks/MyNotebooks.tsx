@@ -5,11 +5,11 @@ import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate } from "react-router";
 import type { Run } from "../../api/client";
 import { Problem } from "../../app/Problem";
-import { isFinal, phaseOf } from "../../run/status";
+import { isFinal, phaseOf } from "../../run/data/status";
 import { addressOf } from "../../runs/RunTable";
 import { StateMark } from "../../states/StateMark";
 import { perform } from "../../verbs/perform";
-import { PlainList } from "../../words/Part";
+import { PlainList } from "../../common/Part";
 
 /** The notebooks that I have already: to be opened, or started again with their files. */
 export function MyNotebooks({ notebooks }: { notebooks: readonly Run[] }) {

@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import { membersOn } from "../../cluster/names";
 import type { Schemas } from "../../api/client";
-import { exact } from "../../words/times";
+import { exact } from "../../words/times/times";
 import { sentence } from "../../words/sentence";
 import { notesOf } from "../notes";
 

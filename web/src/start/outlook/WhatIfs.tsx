@@ -5,7 +5,7 @@ import Typography from "@mui/material/Typography";
 import { useEffect, useMemo, useState } from "react";
 import { Refused, type Schemas } from "../../api/client";
 import { useGpus } from "../../board/useGpus";
-import { exact } from "../../words/times";
+import { exact } from "../../words/times/times";
 import { inWords, membersIn, stopsFor, typesFor } from "./alternatives";
 import { requestOf, type Draft, type Form } from "../form";
 import { useWhatIfs } from "./useWhatIfs";

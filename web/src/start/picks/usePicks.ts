@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { client, contentOf, type Schemas } from "../../api/client";
 import { whoAmI } from "../../api/signIn";
 import { useSecrets, useVolumes, type Volume } from "../../needs/useNeeds";
-import { useMyTeams } from "../../runs/useMyTeams";
+import { useMyTeams } from "../../runs/filter/useMyTeams";
 import type { Kind } from "../form";
 import { useRecent } from "../Recent";
 import { offered } from "../templates";

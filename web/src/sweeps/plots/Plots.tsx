@@ -4,7 +4,7 @@ import TextField from "@mui/material/TextField";
 import { useTheme } from "@mui/material/styles";
 import Typography from "@mui/material/Typography";
 import { memo, useMemo, useState } from "react";
-import { CopyLine } from "../../words/CopyLine";
+import { CopyLine } from "../../common/CopyLine";
 import { withConditions, type Condition } from "../filter";
 import type { Axis } from "./parallel";
 import { ParallelPlot } from "./ParallelPlot";

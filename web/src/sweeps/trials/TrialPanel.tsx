@@ -4,10 +4,10 @@ import { quote } from "shlex";
 import { Link } from "react-router";
 import type { Run } from "../../api/client";
 import { PanelTitle, SidePanel } from "../../sidepanel/SidePanel";
-import { Age } from "../../words/Age";
+import { Age } from "../../words/times/Age";
 import { bytes } from "../../words/amounts";
-import { CopyLine } from "../../words/CopyLine";
-import { duration } from "../../words/times";
+import { CopyLine } from "../../common/CopyLine";
+import { duration } from "../../words/times/times";
 import { TrialState } from "./TrialState";
 import { valueWord, whyOf, type Trial } from "./trials";
 

@@ -1,6 +1,6 @@
 import { bytes } from "../../words/amounts";
-import { duration } from "../../words/times";
-import type { Column } from "../../words/VirtualTable";
+import { duration } from "../../words/times/times";
+import type { Column } from "../../common/VirtualTable";
 import { TrialState } from "./TrialState";
 import { valueWord, whyOf, type Trial, type ValueColumn } from "./trials";
 import { isUsual, OWN_COLUMNS, type OwnColumn, type Part } from "../view";

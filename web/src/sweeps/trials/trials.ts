@@ -1,6 +1,6 @@
 /** Members of a sweep with their parameters and results as columns. */
 import type { Schemas } from "../../api/client";
-import { secondsBetween } from "../../words/times";
+import { secondsBetween } from "../../words/times/times";
 
 export type Result = Schemas["MemberResult"];
 export type Value = number | string;
