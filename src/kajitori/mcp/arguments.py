@@ -310,7 +310,7 @@ class Update(OfRun):
     """The longest time the run may take, counted from its start, for example 7d."""
     priority: Literal["high", "normal", "low", "default"] | None = None
     """The priority of the run in the queue."""
-    restarts: Annotated[Annotated[int, Field(ge=0)] | Literal["default"] | None, NumberOrText] = None
+    restarts: Annotated[Annotated[int, Field(ge=0)] | Words | None, NumberOrText] = None
     """How many times in all the run is restarted after its program failed, including the restarts so far."""
     array: Words | None = None
     """The indices of a sweep, and after % how many members run at once, for example `0-999%128`."""

@@ -336,6 +336,16 @@ async def test_allowed_changes_are_done(
     assert [call.body for call in api.calls_to(method, path)] == [body]
 
 
+async def test_restarts_that_are_no_number_are_refused_by_the_server() -> None:
+    """The answer said that they must be the word `default`, which is the other choice."""
+    api = FakeWebApi(runs=RUNS)
+    await asked(api, "update_run", allows_changes=True, run="gpt", restarts="many", time_limit="soon")
+    assert api.calls_to("PATCH")[0].body == {"restarts": "many", "timeLimit": "soon"}
+    async with assistant(api, allows_changes=True) as client:
+        error = error_in(await client.call_tool("update_run", {"run": "gpt", "restarts": -1}))
+    assert error["faults"][0]["message"] == "must be greater than or equal to 0"
+
+
 async def test_a_run_is_started_with_the_options_of_kaji_run() -> None:
     api = FakeWebApi(answers={"POST /v1/runs": view("x", "Queued", status={"findings": [{"code": "A"}]})})
     words = {"image": "registry/bert:3", "command": ["python", "train.py"], "gpus": "h100:8", "replicas": 2}

@@ -127,7 +127,11 @@ class SshFolder:
         before = self._main_text()
         if _INCLUDE in before.splitlines():
             first, _, rest = before.partition(f"{_INCLUDE}\n")
-            self._write_main(first + rest.removeprefix("\n"))
+            left = first + rest.removeprefix("\n")
+            if left or self.main.is_symlink():
+                self._write_main(left)
+            else:
+                self.main.unlink()
             found = True
         for path in (self.configuration, self.known_hosts, self.key):
             path.unlink(missing_ok=True)

@@ -48,6 +48,13 @@ def test_the_users_own_configuration_is_kept(tmp_path: Path) -> None:
     assert not folder.remove()
 
 
+def test_nothing_is_left_of_a_configuration_that_was_made_for_members(tmp_path: Path) -> None:
+    """An empty file stayed behind."""
+    folder = SshFolder(tmp_path)
+    assert folder.install(PROXY) and folder.remove()
+    assert not list((tmp_path / ".ssh").iterdir())
+
+
 def test_nobody_else_can_read_the_key(tmp_path: Path) -> None:
     folder = SshFolder(tmp_path)
     folder.install(PROXY)
