@@ -18,6 +18,7 @@ TALKERS = {
 """Team, person, and bytes per second to and from the internet, by the name of the run."""
 TALKED_SECONDS = 5_400
 FORECAST_DAYS = 60
+NODE_MINUTES, NODE_IDLE_MINUTES = 60, 14
 
 
 def written_answers(now: datetime) -> Mapping[str, object]:
@@ -27,6 +28,51 @@ def written_answers(now: datetime) -> Mapping[str, object]:
         "**/v1/traffic?*": traffic(now),
         "**/v1/traffic/history?*": past_traffic(now),
         "**/v1/networks/forecast": forecast(now),
+        "**/v1/nodes/*/metrics?*": node_metrics(now),
+    }
+
+
+def node_metrics(now: datetime) -> dict[str, object]:
+    """Return an hour of a node: idle first, then a run on its GPUs, one of which does less from some time on."""
+    until = now.replace(second=0, microsecond=0)
+    at = [until - timedelta(minutes=minute) for minute in range(NODE_MINUTES, 0, -1)]
+    step = [0 if minute < NODE_IDLE_MINUTES else 1 for minute in range(NODE_MINUTES)]
+    wave = [minute * 7 % 5 for minute in range(NODE_MINUTES)]
+
+    def of_gpu(gpu: int, name: str, unit: str, idle: float, busy: float, noise: float) -> dict[str, object]:
+        slow = [0.6 if gpu == 3 and minute > 40 and name == "gpu.used" else 1.0 for minute in range(NODE_MINUTES)]
+        values = [
+            slow[i] * (busy + noise * (wave[i - gpu] - gpu / 2)) if step[i] else idle + noise / 9 * wave[i]
+            for i in range(NODE_MINUTES)
+        ]
+        return {"name": name, "unit": unit, "kind": "gauge", "description": "", "gpu": gpu, "values": values}
+
+    def of_node(name: str, unit: str, idle: float, busy: float) -> dict[str, object]:
+        values = [busy + busy / 40 * wave[i] if step[i] else idle + idle / 9 * wave[i] for i in range(NODE_MINUTES)]
+        return {"name": name, "unit": unit, "kind": "gauge", "description": "", "values": values}
+
+    quantities = (
+        ("gpu.used", "%", 0.0, 93.0, 1.0),
+        ("gpu.memory.used", "bytes", 6e8, 7.1e10, 1e8),
+        ("gpu.memory.total", "bytes", 80 * 2.0**30, 80 * 2.0**30, 0.0),
+        ("gpu.temperature", "°C", 31.0, 64.0, 1.0),
+        ("gpu.power", "W", 72.0, 610.0, 6.0),
+    )
+    held = {"since": at[NODE_IDLE_MINUTES].isoformat(), "until": until.isoformat(), "gpus": list(range(8))}
+    return {
+        "node": "h100-01",
+        "since": at[0].isoformat(),
+        "until": until.isoformat(),
+        "intervalSeconds": 60,
+        "gpus": 8,
+        "at": [time.isoformat() for time in at],
+        "lastAt": "",
+        "series": [
+            of_node("cpu.used", "cores", 0.8, 21.0),
+            of_node("memory.used", "bytes", 9e9, 1.8e11),
+            *(of_gpu(gpu, *quantity) for quantity in quantities for gpu in range(8)),
+        ],
+        "holders": [held | {"namespace": "default", "run": "bert-large"}],
     }
 
 
