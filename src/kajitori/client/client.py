@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -299,7 +298,9 @@ class Client:
         params |= {"phase": _as_words(phase), "label": _as_words(label)}
         items = self._api.all_items("/v1/runs", params, limit=limit)
         if not items and not self._has_role:
-            self._warn_without_role()
+            from kajitori.client.roles import has_role
+
+            self._has_role = has_role(self._api)
         return [Run(self, _to_model(item, RunState)) for item in items]
 
     def state_of(self, run: Run | str) -> RunState:
@@ -439,10 +440,13 @@ class Client:
         The changes are those of `kaji update`: `time_limit`, `priority`, `restarts`, `array`, `rm_after` and
         `on_stuck`; `"default"` stands for the policy's default.
         """
-        from kajitori.client.submit.update import update_body
+        from kajitori.client.submit.update import in_words, update_body
 
         found = self._resolve_run(run)
-        answer = self._api.patch(run_path(_key(found.state)), update_body(changes))
+        try:
+            answer = self._api.patch(run_path(_key(found.state)), update_body(changes))
+        except InvalidInput as error:
+            raise in_words(error, str) from None
         found.state = _to_model(answer, RunState)
         return found
 
@@ -459,15 +463,6 @@ class Client:
         found = self._resolve_run(run)
         found.state = _to_model(self._api.post(run_path(_key(found.state), action), body), RunState)
         return found
-
-    def _warn_without_role(self) -> None:
-        """Warn a person who sees no runs because they have no role; ask the server until they have one."""
-        from kajitori.client.roles import role_missing_now
-
-        if missing := role_missing_now(self._api):
-            warnings.warn(missing, stacklevel=3)
-        else:
-            self._has_role = True
 
     def _resolve_run(self, run: Run | str) -> Run:
         return self.get(run) if isinstance(run, str) else run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from kajitori.client.views import View
@@ -27,3 +28,11 @@ def role_missing_now(api: Api) -> str:
     except KajitoriError:
         return ""
     return missing_role(who)
+
+
+def has_role(api: Api) -> bool:
+    """Whether the caller of `Client.list` has a role, as far as the server tells; warn one who has none."""
+    missing = role_missing_now(api)
+    if missing:
+        warnings.warn(missing, stacklevel=3)
+    return not missing

@@ -116,6 +116,10 @@ def test_update_changes_only_what_is_named() -> None:
     nothing = invoke(api, "update", "bert")
     assert (nothing.exit_code, len(api.calls_to("PATCH"))) == (2, 1)
     assert "othing is to be changed" in nothing.stderr and "--time-limit" in nothing.stderr
+    fault = {"field": "timeLimit", "message": "'soon' is not a duration", "value": "soon", "hint": ""}
+    api.answers["PATCH /v1/runs/vision/bert"] = problem(422, "Invalid", "no", faults=[fault])
+    refused = invoke(api, "update", "bert", "--time-limit", "soon")
+    assert refused.stderr.startswith("kaji: --time-limit: 'soon' is not a duration"), refused.stderr
 
 
 def test_rm_deletes_ended_runs_and_running_ones_only_with_force() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import done_option, namespace_option, runs_argument, server_options
+from kajitori.client.views import View
 
 
 @click.command(
@@ -35,11 +38,19 @@ def command(cli: Cli, /, runs: tuple[str, ...], namespace: str | None, **options
     limits new runs.
     """
     from kajitori.cli.many import for_each
-    from kajitori.client.submit.update import update_body
+    from kajitori.client.submit.update import in_words, update_body
     from kajitori.client.web_api import run_path
+    from kajitori.errors import InvalidInput
 
     if not any(options.values()):
         raise click.UsageError("Nothing is to be changed: name what, for example --time-limit 7d.")
     body = update_body(options)
+
+    def change(view: View) -> Any:
+        try:
+            return api.patch(run_path(view), body)
+        except InvalidInput as error:
+            raise in_words(error, lambda name: f"--{name.replace('_', '-')}") from None
+
     with cli.api() as api:
-        return for_each(api, runs, namespace, lambda view: api.patch(run_path(view), body))
+        return for_each(api, runs, namespace, change)
