@@ -23,7 +23,7 @@ from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
-from kajitori.api.requests.bodies import JSON, json_body, require_media_type, takes
+from kajitori.api.requests.bodies import JSON, body_of, require_media_type, takes
 from kajitori.api.requests.middleware import note_caller
 from kajitori.api.rights import User
 from kajitori.api.runs.members.lists import newest_pods
@@ -31,7 +31,7 @@ from kajitori.api.views.calls import CallOutcome, CallOutcomes, CallsAdded, Call
 from kajitori.blobs.calls import CallLogs
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.calls.queue import CallQueue, Entry, Outcome, Worker
-from kajitori.core.documents.faults import Document, read
+from kajitori.core.documents.faults import Document
 from kajitori.errors import Forbidden, InvalidInput, TooLarge, Unauthenticated, Unsupported
 
 router = APIRouter(tags=["calls"])
@@ -118,9 +118,7 @@ async def add_calls(api: Shared, user: Caller, request: Request, namespace: str,
     the policy's limit."""
     require_media_type(request, JSON)
     logs, run = await _for_client(api, user, namespace, name)
-    asked, faults, _ = read(CallsRequest, await json_body(request), "")
-    if asked is None:
-        raise InvalidInput(faults)
+    asked = await body_of(request, CallsRequest)
     if asked.cancel and (asked.arguments or asked.closed):
         hint = "send two requests"
         raise InvalidInput.one("cancel", "calls are cancelled by a request that adds none", hint=hint)
@@ -186,9 +184,7 @@ async def work(api: Shared, request: Request, namespace: str, name: RunName) -> 
     if run is None or not _has_token(request, state):
         raise Unauthenticated("this is not the token of this run's calls", hint="it is in the run's code")
     note_caller(request, f"{namespace}/{name}")
-    asked, faults, _ = read(WorkRequest, await json_body(request), "")
-    if asked is None:
-        raise InvalidInput(faults)
+    asked = await body_of(request, WorkRequest)
     payloads = [_decoded(one.value, f"outcomes[{index}].value") for index, one in enumerate(asked.outcomes)]
     _require_small(api, payloads, "result")
     outcomes = [Outcome(one.call, one.kind, one.part) for one in asked.outcomes]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.harness.waiting import PATIENCE_SECONDS
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
@@ -164,7 +165,7 @@ async def test_a_caller_that_disconnects_in_its_body_is_not_logged_as_an_error(
         writer.write(header("POST", "/v1/runs", "Content-Length: 100", token="ada") + b"{")
         await writer.drain()
     counted = 'kajitori_api_request_seconds_count{method="POST",route="/v1/runs",status="499"} 1.0'
-    async with httpx2.AsyncClient(base_url=server.url) as http, asyncio.timeout(30):
+    async with httpx2.AsyncClient(base_url=server.url) as http, asyncio.timeout(PATIENCE_SECONDS):
         while counted not in (await http.get("/metrics")).text:
             pass
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

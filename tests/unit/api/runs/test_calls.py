@@ -109,6 +109,21 @@ async def test_faults_of_requests_are_named(ready: World) -> None:
     assert wrong.json()["faults"][0]["field"] == "arguments[0]"
 
 
+async def test_nothing_of_a_request_with_a_fault_is_done(ready: World) -> None:
+    """Beside a faulty field no call is added or cancelled, and no worker is given one."""
+    for body, field in (
+        ({"arguments": [b64("a4")], "first": 4, "token": SHA256, "close": True}, "close"),
+        ({"cancel": ["0"], "first": -1}, "first"),
+    ):
+        refused = await ready.http.post(PATH, json=body)
+        assert refused.status_code == 422 and field in [fault["field"] for fault in refused.json()["faults"]]
+    refused = await work(ready, 0, want=1, returned="1")
+    assert (refused.status_code, refused.json()["faults"][0]["field"]) == (422, "returned")
+    answer = (await ready.http.get(PATH)).json()
+    assert (answer["added"], answer["ended"]) == (4, 0)
+    assert [one["call"] for one in (await work(ready, 0, want=1)).json()["calls"]] == [0]
+
+
 async def test_only_who_began_the_calls_adds_more(ready: World) -> None:
     """Arguments are code to those who unpickle them."""
     for token in ("", "0" * 64):
