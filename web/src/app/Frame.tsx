@@ -60,7 +60,7 @@ function TopBar() {
         </Box>
       )}
       <Box sx={{ flex: 1 }} />
-      <SearchButton pages={[...PAGES, { to: "/mine", word: "Mine" }, { to: "/mine", word: "Secrets and volumes" }]} />
+      <SearchButton pages={[...PAGES, { to: "/mine", word: "Mine" }, { to: "/policy", word: "Policy" }, { to: "/mine", word: "Secrets and volumes" }]} />
       <Typography component={Link} to="/mine" noWrap dir="auto" sx={{ color: "text.primary", maxWidth: { xs: "60vw", sm: "30vw" } }} title={`Mine: ${who.data?.user}`}>
         {who.data?.user}
       </Typography>

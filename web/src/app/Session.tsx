@@ -22,6 +22,7 @@ const pages = [
   { path: "/history", lazy: () => fetched(async () => ({ Component: (await import("../history/HistoryPage")).HistoryPage })) },
   { path: "/audit", lazy: () => fetched(async () => ({ Component: (await import("../history/AuditPage")).AuditPage })) },
   { path: "/mine", lazy: () => fetched(async () => ({ Component: (await import("../mine/MinePage")).MinePage })) },
+  { path: "/policy", lazy: () => fetched(async () => ({ Component: (await import("../policy/PolicyPage")).PolicyPage })) },
   { path: "/networks", lazy: () => fetched(async () => ({ Component: (await import("../networks/NetworksPage")).NetworksPage })) },
   { path: "/sweeps/:namespace?/:name?", lazy: () => fetched(async () => ({ Component: (await import("../sweeps/SweepsPage")).SweepsPage })) },
 ];

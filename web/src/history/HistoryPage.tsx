@@ -48,6 +48,13 @@ export function HistoryPage() {
           slotProps={{ htmlInput: { maxLength: 253, autoComplete: "off" } }}
           sx={{ width: 200 }}
         />
+        <SettledField
+          label="Words in labels, note …"
+          value={filter.text}
+          settle={(text) => change({ text })}
+          slotProps={{ htmlInput: { maxLength: 1024, autoComplete: "off", dir: "auto" } }}
+          sx={{ width: 200 }}
+        />
         <OwnerChooser owner={filter.owner} choose={(owner) => change({ owner })} />
         <TeamChooser team={filter.team} choose={(team) => change({ team })} />
         <SpanChooser span={filter.span} choose={(span) => change({ span })} label="Created" withAll />
@@ -63,10 +70,14 @@ export function HistoryPage() {
       </Box>
       {history.error && !history.data && <Problem error={history.error} retry={() => void history.refetch()} />}
       {!history.data && !history.error && <Skeleton variant="rectangular" height={320} />}
-      {history.data && !runs.length && <Nothing isFiltered={parametersOf(filter).size > 0} />}
-      {runs.length > 0 && (
+      {history.data && !runs.length && !history.hasNextPage && <Nothing isFiltered={parametersOf(filter).size > 0} />}
+      {(runs.length > 0 || history.hasNextPage) && (
         <>
-          <VirtualTable label="Ended runs" columns={columns} items={runs} minWidth={1040} keyOf={({ uid }) => uid} addressOf={addressOf} opensOnClick />
+          {runs.length ? (
+            <VirtualTable label="Ended runs" columns={columns} items={runs} minWidth={1040} keyOf={({ uid }) => uid} addressOf={addressOf} opensOnClick />
+          ) : (
+            <Typography color="textSecondary">No newer run fits; older ones are searched.</Typography>
+          )}
           <More
             hasMore={history.hasNextPage}
             isLoading={history.isFetchingNextPage}

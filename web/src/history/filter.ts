@@ -11,6 +11,8 @@ export type RecordedRun = Schemas["RecordedRun"];
 export interface Filter {
   /** Beginning of the name. */
   name: string;
+  /** Words in name, team, owner, image, labels or note. */
+  text: string;
   owner: string;
   team: string;
   /** Empty for all in which a run has ended. */
@@ -24,6 +26,7 @@ export function filterOf(parameters: URLSearchParams): Filter {
   const phases = (parameters.get("phase") ?? "").split(",");
   return {
     name: parameters.get("name") ?? "",
+    text: parameters.get("text") ?? "",
     owner: parameters.get("owner") ?? "",
     team: parameters.get("team") ?? "",
     phases: [...FINAL].filter((phase) => phases.includes(phase)),
@@ -32,19 +35,19 @@ export function filterOf(parameters: URLSearchParams): Filter {
 }
 
 /** Return the address's parameters for a filter; defaults are left out. */
-export function parametersOf({ name, owner, team, phases, span }: Filter): URLSearchParams {
+export function parametersOf({ name, text, owner, team, phases, span }: Filter): URLSearchParams {
   const parameters = new URLSearchParams();
-  const texts = { name, owner, team, phase: phases.join(",") };
+  const texts = { name, text, owner, team, phase: phases.join(",") };
   for (const [key, value] of Object.entries(texts)) if (value) parameters.set(key, value);
   writeSpan(parameters, span, "all");
   return parameters;
 }
 
 /** Return the command that lists the same runs; `now` is in milliseconds. */
-export function commandOf({ name, owner, team, phases, span }: Filter, now: number): string {
+export function commandOf({ name, text, owner, team, phases, span }: Filter, now: number): string {
   const statuses = (phases.length ? phases : [...FINAL]).flatMap((phase) => ["--status", phase.toLowerCase()]);
   const whose = owner === "@me" ? [] : owner ? ["--owner", owner] : ["--all-users"];
-  return lineOf("history", { "--name": name, "-N": team }, [...whose, ...statuses, ...optionsOf(span, now)]);
+  return lineOf("history", { "--name": name, "--search": text, "-N": team }, [...whose, ...statuses, ...optionsOf(span, now)]);
 }
 
 /** Return ended runs as CSV. */

@@ -3,7 +3,7 @@ import { auditCommandOf, auditFilterOf, auditParametersOf, scopeInWords, type Au
 import { addressOf, commandOf, filterOf, lasted, parametersOf, type Filter, type RecordedRun } from "./filter";
 
 const span = { kind: "7d" as const, from: "", to: "" };
-const filter: Filter = { name: "be", owner: "ana", team: "vision", phases: ["Failed", "Stopped"], span };
+const filter: Filter = { name: "be", text: "stage=final", owner: "ana", team: "vision", phases: ["Failed", "Stopped"], span };
 const audit: AuditFilter = { actor: "@me", object: "run bert", outcome: "refused", team: "", span };
 
 describe("the filter of ended runs", () => {
@@ -14,9 +14,9 @@ describe("the filter of ended runs", () => {
   });
 
   it.each([
-    [filter, "kaji history --name be -N vision --owner ana --status failed --status stopped --since 7d"],
-    [{ ...filter, owner: "", name: "", team: "", phases: [] }, "kaji history --all-users --status succeeded --status failed --status stopped --since 7d"],
-    [{ ...filter, owner: "@me", name: "", team: "" }, "kaji history --status failed --status stopped --since 7d"],
+    [filter, "kaji history --name be --search stage=final -N vision --owner ana --status failed --status stopped --since 7d"],
+    [{ ...filter, owner: "", name: "", text: "", team: "", phases: [] }, "kaji history --all-users --status succeeded --status failed --status stopped --since 7d"],
+    [{ ...filter, owner: "@me", name: "", text: "", team: "" }, "kaji history --status failed --status stopped --since 7d"],
   ])("is a command: %#", (wanted, line) => expect(commandOf(wanted, 0)).toBe(line));
 });
 

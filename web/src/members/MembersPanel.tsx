@@ -15,6 +15,7 @@ import { ORDERS, type Order } from "./grid";
 import { allRanks, kindOf, KINDS, told } from "./kinds";
 import { MemberMap } from "./MemberMap";
 import { MemberTable } from "./MemberTable";
+import { Ports } from "./Ports";
 import { useMembers } from "./useMembers";
 
 /** Up to this many members, the table says more than the map. */
@@ -106,6 +107,7 @@ export function MembersPanel({ run, rank, chooseRank, open }: Properties) {
           )}
         </Box>
       )}
+      {mayEnter && <Ports run={run} members={members.data} />}
     </>
   );
 }

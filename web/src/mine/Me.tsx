@@ -79,6 +79,9 @@ export function Me() {
           </PlainList>
         </>
       )}
+      <Typography sx={{ mt: 4 }}>
+        <Link to="/policy">The policy of the operators</Link>
+      </Typography>
       <Box sx={{ mt: 4 }}>
         <CopyLine text="kaji whoami" />
       </Box>

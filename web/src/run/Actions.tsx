@@ -10,7 +10,7 @@ import { TellButton } from "../notices/TellButton";
 import { LossDialog } from "../verbs/LossDialog";
 import { perform } from "../verbs/perform";
 import { useMayChange, useMayStart } from "../verbs/useMayChange";
-import { atWork, VERB_WORDS, type Losing, type Verb } from "../verbs/verbs";
+import { atWork, ends, VERB_WORDS, type Losing, type Verb } from "../verbs/verbs";
 import type { ShownRun } from "./data/findRun";
 import { gpusOf, isFinal, phaseOf } from "./data/status";
 
@@ -27,18 +27,26 @@ export function Actions({ run, leave }: { run: ShownRun; leave: () => void }) {
   const [asking, setAsking] = useState<Verb | null>(null);
   const action = useMutation({
     mutationFn: (verb: Verb) => perform(verb, run),
-    onSettled: () => setAsking(null),
     onSuccess: async (_, verb) => {
       if (verb === "delete") leave();
       await queries.invalidateQueries();
     },
   });
+  const confirm = (verb: Verb) => {
+    setAsking(null);
+    action.mutate(verb);
+  };
   const losing: Losing = { ...run, phase: phaseOf(run), startedAt: run.status.startedAt ?? "", gpus: gpusOf(run) };
-  const asks = (verb: Verb) => verb === "delete" || (verb === "stop" && atWork([losing]).length > 0);
-  const verbs: Verb[] = run.isRemoved || !mayChange ? [] : isFinal(run) ? ["resume", "delete"] : ["stop", "delete"];
+  const asks = (verb: Verb) => verb === "delete" || (ends(verb) && atWork([losing]).length > 0);
+  const verbs: Verb[] = run.isRemoved || !mayChange ? [] : isFinal(run) ? ["resume", "delete"] : atWork([losing]).length ? ["stop", "restart", "delete"] : ["stop", "delete"];
   return (
     <>
       {action.error && <Problem error={action.error} />}
+      {action.isPending && action.variables === "restart" && (
+        <Typography color="textSecondary" role="status">
+          Restarting: waits until it has ended …
+        </Typography>
+      )}
       {!run.isRemoved &&
         mayChange &&
         run.programs?.map((path) => (
@@ -97,7 +105,7 @@ export function Actions({ run, leave }: { run: ShownRun; leave: () => void }) {
         </Button>
       ))}
       {asking && (
-        <LossDialog verb={asking} runs={[losing]} close={() => setAsking(null)} confirm={() => action.mutate(asking)} />
+        <LossDialog verb={asking} runs={[losing]} close={() => setAsking(null)} confirm={() => confirm(asking)} {...(asking === "stop" && { kill: () => confirm("kill") })} />
       )}
     </>
   );

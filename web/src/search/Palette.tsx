@@ -11,7 +11,7 @@ import { perform } from "../verbs/perform";
 import type { Row } from "../runs/data/rows";
 import { useAllViews, useShowView } from "../views/useViews";
 import { useMayChange } from "../verbs/useMayChange";
-import { performEach, summary, type Outcome, type Verb } from "../verbs/verbs";
+import { ends, performEach, summary, type Outcome, type Verb } from "../verbs/verbs";
 import { commandsOf, type Command, type Page } from "./commands";
 import { useFound, useOpenRun } from "./useFound";
 
@@ -37,8 +37,8 @@ export function Palette({ pages, isOpen, close }: Properties) {
     close();
     if ("to" in act) void navigate(act.to);
     else if ("view" in act) showView(act.table, act.view);
-    else if (act.verb === "resume") void start(act.verb, act.run);
-    else setAsking(act);
+    else if (ends(act.verb)) setAsking(act);
+    else void start(act.verb, act.run);
   };
   return (
     <>
@@ -51,6 +51,7 @@ export function Palette({ pages, isOpen, close }: Properties) {
           runs={[asking.run]}
           close={() => setAsking(null)}
           confirm={() => void start(asking.verb, asking.run)}
+          {...(asking.verb === "stop" && { kill: () => void start("kill", asking.run) })}
         />
       )}
       <Snackbar open={told !== null} autoHideDuration={6_000} onClose={() => setTold(null)}>

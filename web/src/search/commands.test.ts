@@ -52,9 +52,10 @@ describe("the search offers", () => {
 
   it("to do with runs what they allow", () => {
     expect(words("stop b")).toEqual(["Do: Stop bert"]);
+    expect(words("kill b")).toEqual(["Do: Kill bert"]);
     expect(words("resume")).toEqual(["Do: Resume old"]);
     expect(words("stop", run("mine"))[0]).toBe("Do: Stop mine");
-    expect(words("", run("mine")).slice(0, 3)).toEqual(["Do: Stop mine", "Do: Delete mine", "Do: Compare mine"]);
+    expect(words("", run("mine")).slice(0, 4)).toEqual(["Do: Stop mine", "Do: Restart mine", "Do: Delete mine", "Do: Compare mine"]);
   });
 
   it("to start a notebook or a sweep", () => {

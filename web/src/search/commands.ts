@@ -3,7 +3,7 @@ import type { Schemas } from "../api/client";
 import type { Row } from "../runs/data/rows";
 import { compareAddress } from "../compare/address";
 import { TABLES, type Table, type View } from "../views/views";
-import { applies, VERB_WORDS, VERBS, type Verb } from "../verbs/verbs";
+import { applies, BUTTONS, VERB_WORDS, VERBS, type Verb } from "../verbs/verbs";
 
 export interface Page {
   to: string;
@@ -88,7 +88,7 @@ export function commandsOf(text: string, pages: readonly Page[], found: Found, h
   const has = (name: string) => words.split(/\s+/).every((word) => name.toLowerCase().includes(word));
   const owners = [...new Set(found.runs.map(({ owner }) => owner))].filter((owner) => words && owner && has(owner));
   return [
-    ...(here ? VERBS.filter((each) => offered(each, here) && has(`${each} ${here.name}`)).map((each) => doing(each, here)) : []),
+    ...(here ? BUTTONS.filter((each) => offered(each, here) && has(`${each} ${here.name}`)).map((each) => doing(each, here)) : []),
     ...STARTS.filter(({ word }) => words && has(word)).map(({ to, word }) => command("Do", word, "", { to })),
     ...(here && has(`compare ${here.name}`) ? [comparing(here, here)] : []),
     ...pages.filter(({ word }) => has(word)).map(({ to, word }) => command("Pages", word, "", { to })),

@@ -18,7 +18,7 @@ export function useFound(text: string): Found {
     queryFn: async () => {
       const [runs, nodes, teams] = await Promise.all([
         client.GET("/v1/runs", {
-          params: { query: { search: words, fields: ["summary"], limit: RUNS, active: verb === "stop" } },
+          params: { query: { search: words, fields: ["summary"], limit: RUNS, active: verb === "stop" || verb === "kill" || verb === "restart" } },
         }),
         verb ? null : client.GET("/v1/nodes", { params: { query: { search: words, fields: ["summary"], limit: NODES } } }),
         client.GET("/v1/teams"),

@@ -9,7 +9,7 @@ import { LossDialog } from "./LossDialog";
 import { perform } from "./perform";
 import { useMayChange } from "./useMayChange";
 import type { Row } from "../runs/data/rows";
-import { applies, performEach, resumable, summary, VERB_WORDS, VERBS, type Outcome, type Verb } from "./verbs";
+import { applies, BUTTONS, ends, performEach, resumable, summary, VERB_WORDS, type Outcome, type Verb } from "./verbs";
 
 interface Progress {
   verb: Verb;
@@ -48,7 +48,7 @@ export function BulkBar({ runs, all, clear }: Properties) {
       {runs.length > 0 && (
         <Box role="toolbar" aria-label="Selected runs" sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 2 }}>
           <Typography role="status">{runs.length} selected</Typography>
-          {VERBS.map((verb) => {
+          {BUTTONS.map((verb) => {
             const count = concernedBy(verb).length;
             if (!count) return null;
             return (
@@ -58,7 +58,7 @@ export function BulkBar({ runs, all, clear }: Properties) {
                 variant="outlined"
                 color={verb === "delete" ? "error" : "primary"}
                 disabled={isBusy}
-                onClick={() => (verb === "resume" ? void start(verb) : setAsking(verb))}
+                onClick={() => (ends(verb) ? setAsking(verb) : void start(verb))}
               >
                 {VERB_WORDS[verb].ask} {count}
               </Button>
@@ -85,6 +85,7 @@ export function BulkBar({ runs, all, clear }: Properties) {
           runs={concernedBy(asking)}
           close={() => setAsking(null)}
           confirm={() => void start(asking)}
+          {...(asking === "stop" && { kill: () => void start("kill") })}
         />
       )}
     </Box>

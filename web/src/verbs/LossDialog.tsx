@@ -18,10 +18,12 @@ interface Properties {
   runs: readonly Losing[];
   close: () => void;
   confirm: () => void;
+  /** Kill them instead of stopping them. */
+  kill?: () => void;
 }
 
 /** Ask before runs are stopped or deleted, and name what will be lost. */
-export function LossDialog({ verb, runs, close, confirm }: Properties) {
+export function LossDialog({ verb, runs, close, confirm, kill }: Properties) {
   const now = useNow(10);
   const losing = atWork(runs);
   const named = losing.slice(0, MOST_NAMED);
@@ -44,6 +46,8 @@ export function LossDialog({ verb, runs, close, confirm }: Properties) {
           </Typography>
         )}
         {verb === "stop" && <Typography gutterBottom>{isOne ? "It can be resumed from its last checkpoint." : "They can be resumed from their last checkpoints."}</Typography>}
+        {verb === "restart" && <Typography gutterBottom>{isOne ? "It is stopped, and queued again once it has ended. It goes on from its last checkpoint. Keep this page open until then." : "They are stopped, and queued again once they have ended. They go on from their last checkpoints. Keep this page open until then."}</Typography>}
+        {(verb === "kill" || kill) && <Typography gutterBottom>Kill gives members one second to end, in place of the time that the run allows for a last checkpoint.</Typography>}
         {losing.length > 0 && (
           <>
             <Typography>
@@ -62,6 +66,11 @@ export function LossDialog({ verb, runs, close, confirm }: Properties) {
       </DialogContent>
       <DialogActions>
         <Button onClick={close}>Keep {isOne ? "it" : "them"}</Button>
+        {kill && (
+          <Button color="error" onClick={kill}>
+            Kill {isOne ? "it" : "them"} at once
+          </Button>
+        )}
         <Button color="error" onClick={confirm} autoFocus>
           <span>
             {ask} <bdi>{which}</bdi>

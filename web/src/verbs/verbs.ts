@@ -3,11 +3,15 @@ import { FINAL } from "../states/states";
 import { duration, secondsBetween } from "../words/times/times";
 import type { Row } from "../runs/data/rows";
 
-export const VERBS = ["stop", "resume", "delete"] as const;
+export const VERBS = ["stop", "kill", "restart", "resume", "delete"] as const;
 export type Verb = (typeof VERBS)[number];
+/** The verbs that have a button; *Stop* also asks whether to kill. */
+export const BUTTONS: readonly Verb[] = VERBS.filter((verb) => verb !== "kill");
 
 export const VERB_WORDS: Record<Verb, { ask: string; done: string; doing: string }> = {
   stop: { ask: "Stop", done: "stopped", doing: "Stopping" },
+  kill: { ask: "Kill", done: "killed", doing: "Killing" },
+  restart: { ask: "Restart", done: "queued again", doing: "Restarting" },
   resume: { ask: "Resume", done: "queued again", doing: "Resuming" },
   delete: { ask: "Delete", done: "deleted", doing: "Deleting" },
 };
@@ -16,6 +20,11 @@ export const VERB_WORDS: Record<Verb, { ask: string; done: string; doing: string
 export function applies(verb: Verb, { phase, deleting }: Pick<Row, "phase" | "deleting">): boolean {
   if (deleting) return false;
   return verb === "delete" || FINAL.has(phase) === (verb === "resume");
+}
+
+/** Whether the verb ends what the members do, so that the page asks first. */
+export function ends(verb: Verb): boolean {
+  return verb !== "resume";
 }
 
 /** The time of the last checkpoint of runs, by UID: empty if none is known. Runs are missing as long as it was not asked for. */
@@ -71,7 +80,7 @@ export async function performEach<T>(
 
 /** Return the runs as they are now that a stop has ended and that can be resumed; none after another verb. */
 export function resumable(verb: Verb, outcomes: readonly Outcome[], runs: readonly Row[]): Row[] {
-  if (verb !== "stop") return [];
+  if (verb !== "stop" && verb !== "kill") return [];
   const stopped = new Set(outcomes.filter(({ error }) => !error).map(({ run }) => run.uid));
   return runs.filter((run) => stopped.has(run.uid) && applies("resume", run));
 }

@@ -19,9 +19,11 @@ from kajitori.api.answers.paging import (
     seconds_of,
     span_of,
     time_text,
+    words_of,
 )
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.history.search import place_of, search_runs
 from kajitori.api.lookup import history_of, recorded_run
 from kajitori.api.rendering.runs import run_view
 from kajitori.api.rights import User
@@ -72,6 +74,9 @@ class HistoryParameters(PageParameters):
     """Only runs that were created at this time (RFC 3339) or later."""
     until: str = Field(default="", max_length=40)
     """Only runs that were created before this time."""
+    search: str = Field(default="", max_length=1024)
+    """Only runs with each of these words in their name, namespace, owner, image, labels or note, in upper or lower
+    case. One answer looks through at most 2,000 runs, so it may have fewer runs than `limit` and still `continue`."""
     details: bool = False
     """Also each run's last spec and status, as the list of runs shows them."""
 
@@ -122,9 +127,13 @@ async def list_history(api: Shared, user: Caller, query: Annotated[HistoryParame
         until=seconds_of("until", query.until),
     )
     after = decode_token(query.continue_, tuple[int, str]) if query.continue_ else None
-    records = await history.runs(wanted, query.limit + 1, after)
-    page = records[: query.limit]
-    following = encode_token((page[-1].created_at, page[-1].uid)) if len(records) > len(page) else None
+    if words := words_of(query.search):
+        page, last = await search_runs(history, wanted, words, query.limit, after)
+    else:
+        records = await history.runs(wanted, query.limit + 1, after)
+        page = records[: query.limit]
+        last = place_of(page[-1]) if len(records) > len(page) else None
+    following = encode_token(last) if last is not None else None
     documents = await history.documents([run.uid for run in page]) if query.details else {}
     items = await asyncio.to_thread(lambda: [_recorded(run, documents.get(run.uid)) for run in page])
     return answer(RecordedRuns(items=items, continue_=following))

@@ -52,13 +52,19 @@ class RunRow:
 
 def row_of(run: RunObject, starts_at: str | msgspec.UnsetType = msgspec.UNSET) -> RunRow:
     """Return the row of a Run. `starts_at` is its expected start, if the row has one."""
-    meta, spec = run.metadata, read_stored(run.spec)
+    spec = read_stored(run.spec)
     summary = run_summary(run, spec, starts_at)
+    text = searched_text(run, spec.image)
+    return RunRow(run, summary, msgspec.json.encode(summary), text, spec.is_sweep, spec.is_notebook)
+
+
+def searched_text(run: RunObject, image: str) -> str:
+    """Return the text in which searches look for words: name, namespace, owner, image, labels and note of a run."""
+    meta = run.metadata
     labels = (f"{key}={value}" for key, value in meta.labels.items())
     note = read_note(meta.annotations.get(names.ANNOTATION_NOTE, ""))
-    words = (meta.name, meta.namespace, run.owner, spec.image, *labels, note.text if note is not None else "")
-    text = "\n".join(words).casefold()
-    return RunRow(run, summary, msgspec.json.encode(summary), text, spec.is_sweep, spec.is_notebook)
+    words = (meta.name, meta.namespace, run.owner, image, *labels, note.text if note is not None else "")
+    return "\n".join(words).casefold()
 
 
 @dataclass(frozen=True, slots=True)

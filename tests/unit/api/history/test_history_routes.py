@@ -10,10 +10,13 @@ from tests.unit.api.fake_kubernetes import run
 
 from kajitori.api.app import openapi_document, operations
 from kajitori.api.audit import _KINDS, CHANGES, NO_CHANGES
+from kajitori.api.history import search
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.note import Note, write_note
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState, SegmentRecord
+from kajitori.core.words.names import ANNOTATION_NOTE
 from kajitori.history.audit import OBJECT_KINDS
 from kajitori.history.database import Statement
 from kajitori.history.store import History
@@ -59,6 +62,33 @@ def recorded(name: str, *, namespace: str = "team", gpus: int = 8, minutes: int 
     )
     attempt = AttemptRecord(number=1, nodes="g[1-2]", reason="ProgramFailed")
     return RunState(run=run, attempts=(attempt,), segments=(held,), ledger=7, last=7)
+
+
+async def test_ended_runs_are_searched_for_words_in_labels_and_notes(
+    world: World, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answer looks through a bounded number of runs, and goes on where it ended."""
+    monkeypatch.setattr(search, "MAX_SEARCHED", 2)
+    monkeypatch.setattr(search, "BATCH", 1)
+    states = [recorded(name) for name in ("a", "b", "c", "d")]
+    note = write_note(Note("Diverged at step 9", "ada", "2026-11-21T11:30:00.5Z"))
+    marks = {"labels": {"stage": "final"}, "annotations": {ANNOTATION_NOTE: note}}
+    for place in (0, 3):
+        document = msgspec.json.decode(states[place].run.document)
+        document["metadata"] |= marks
+        changed = msgspec.structs.replace(states[place].run, document=msgspec.json.encode(document))
+        states[place] = msgspec.structs.replace(states[place], run=changed)
+    await history.record(states)
+    pages: list[list[str]] = []
+    token: str | None = ""
+    while token is not None:
+        asked: dict[str, Any] = {"search": "diverged STAGE=final", "limit": 1, "continue": token}
+        answer = (await world.http.get("/v1/history", params=asked)).json()
+        pages.append([run["name"] for run in answer["items"]])
+        token = answer.get("continue")
+    assert [name for page in pages for name in page] == ["d", "a"] and 2 < len(pages) < 6
+    answer = (await world.http.get("/v1/history", params={"search": "nowhere", "name": "a"})).json()
+    assert answer == {"items": []}
 
 
 async def test_a_removed_run_is_listed_and_described(world: World, history: History) -> None:

@@ -18,12 +18,14 @@ _COUNTS = ("members", "gpus", "attempts")
 
 @click.command(
     epilog="\b\nExamples:\n  kaji history\n  kaji history --all-users --since 7d --status failed\n"
-    "  kaji history --name bert -o csv > runs.csv\n  kaji history --all-users -n 1000000 -o parquet > runs.parquet\n"
+    "  kaji history --search stage=final\n  kaji history --name bert -o csv > runs.csv\n"
+    "  kaji history --all-users -n 1000000 -o parquet > runs.parquet\n"
     "  kaji describe UID    # a run whose name another one has now"
 )
 @click.option("--all-users", is_flag=True, help="Show the runs of all users.")
 @click.option("--owner", metavar="USER", help="Only runs of this user.")
 @click.option("--name", default="", metavar="TEXT", help="Only runs whose names begin with TEXT.")
+@click.option("--search", default="", metavar="WORDS", help="Only runs with these words in name, labels, note …")
 @click.option(
     "--status", "statuses", multiple=True, metavar="STATUS", help="Only runs that ended like this; repeat it."
 )
@@ -41,6 +43,7 @@ def command(
     all_users: bool,
     owner: str | None,
     name: str,
+    search: str,
     statuses: tuple[str, ...],
     since: str | None,
     until: str | None,
@@ -59,6 +62,7 @@ def command(
     params: dict[str, Any] = {
         "owner": owner or (None if all_users else "@me"),
         "name": name or None,
+        "search": search or None,
         "phase": phases_of("--status", statuses) or None,
         "since": moment_option("--since", since, cli.now()),
         "until": moment_option("--until", until, cli.now()),

@@ -1,0 +1,50 @@
+import Alert from "@mui/material/Alert";
+import Box from "@mui/material/Box";
+import Skeleton from "@mui/material/Skeleton";
+import Typography from "@mui/material/Typography";
+import { useQuery } from "@tanstack/react-query";
+import { client, contentOf } from "../api/client";
+import { Problem } from "../app/Problem";
+import { MONOSPACE } from "../app/theme";
+import { CopyLine } from "../common/CopyLine";
+import { sentence } from "../words/sentence";
+import { yamlOf } from "./yaml";
+
+const REFRESH_MS = 60_000;
+
+/** The operators' policy in force, to read. */
+export function PolicyPage() {
+  const found = useQuery({ queryKey: ["policy"], queryFn: async () => contentOf(await client.GET("/v1/policy")), refetchInterval: REFRESH_MS });
+  if (found.error && !found.data) return <Problem error={found.error} retry={() => void found.refetch()} />;
+  if (!found.data) return <Skeleton variant="rectangular" height={320} />;
+  const { path, policy, faults, findings } = found.data;
+  return (
+    <>
+      <Typography variant="h1" sx={{ mb: 3 }}>
+        Policy
+      </Typography>
+      <Typography sx={{ mb: 3, overflowWrap: "anywhere" }}>
+        {path ? `What the operators allow and fill in, from ${path}.` : "There is no policy file; this is in force without one."} What your runs may ask for, the form <i>Start</i> says beside each field.
+      </Typography>
+      {faults.length > 0 && (
+        <Alert severity="error" variant="outlined" sx={{ mb: 3 }}>
+          The newest file is faulty; the policy before it stays in force.
+          {faults.map(({ field, message }) => (
+            <div key={`${field} ${message}`}>
+              {field}: {message}
+            </div>
+          ))}
+        </Alert>
+      )}
+      {findings.map((finding) => (
+        <Alert key={finding} severity="warning" variant="outlined" sx={{ mb: 3 }}>
+          {sentence(finding)}
+        </Alert>
+      ))}
+      <Box component="pre" tabIndex={0} aria-label="The policy in force" role="region" sx={{ fontFamily: MONOSPACE, fontSize: 12.5, whiteSpace: "pre-wrap", overflowWrap: "anywhere", border: 1, borderColor: "divider", borderRadius: 1, p: 3, my: 3 }}>
+        {yamlOf(policy)}
+      </Box>
+      <CopyLine text="kaji policy show" />
+    </>
+  );
+}
