@@ -2,17 +2,21 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
+import { Suspense } from "react";
 import { Link, Outlet } from "react-router";
 import { signOut, whoAmI } from "../api/signIn";
 import { useMyTeams } from "../runs/filter/useMyTeams";
 import { SearchButton } from "../search/SearchButton";
 import { useCopiedTimes } from "../words/times/useCopiedTimes";
 import { ColourChoice } from "./ColourChoice";
-import { Notices } from "../notices/Notices";
 import { KeysDialog } from "./KeysDialog";
+import { later } from "./parts";
 import { PAGES, Rail } from "./Rail";
 
 const RAIL_PX = 124;
+
+/** Nobody sees it before a run ends, so it comes after the page. */
+const Notices = later(async () => (await import("../notices/Notices")).Notices);
 
 /** The frame of all pages: the top bar with cluster, team, search and person, and the rail with the pages. */
 export function Frame() {
@@ -33,7 +37,9 @@ export function Frame() {
         <Outlet />
       </Box>
       <KeysDialog />
-      <Notices />
+      <Suspense>
+        <Notices />
+      </Suspense>
     </Box>
   );
 }
