@@ -105,7 +105,8 @@ def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, p
     place can be seen. A click on a header orders the runs, also after a reload."""
     run(cluster, "keys", "sleep", "1000")
     run(cluster, "keys-too", "sleep", "1000")
-    page.get_by_role("row").filter(has_text="2 of 2").nth(1).wait_for()
+    for name in ("keys", "keys-too"):
+        page.get_by_role("row", name=f"Select {name} Running").filter(has_text="2 of 2").wait_for()
     page.keyboard.press("/")
     page.keyboard.type("keys")
     page.wait_for_url(re.compile(r"\?whose=mine&text=keys$"))
