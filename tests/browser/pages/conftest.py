@@ -125,10 +125,12 @@ def _remove_runs(up: KajiUp) -> None:
 @pytest.fixture
 def page(request: pytest.FixtureRequest, shared: Shared, chromium: Browser, cluster: KajiUp) -> Iterator[Page]:
     """A page that is signed in by a link of the command line, or by the cookies that an earlier page got so. It shows
-    the list of runs. A test fails if the page logs an error, except for those
-    that the browser logs for a refused form (status 422), for code that is not on the server yet (404), for requests
-    that the test aborts, and while tests beside this one make network interfaces: the page then repeats its requests.
-    The report of a failed test has the page as screen readers see it.
+    the list of runs.
+
+    A test fails if the page logs an error, except for those that the browser logs for a refused form (status 422), for
+    code and stacks that are not on the server yet (404), for requests that the test aborts, and while tests beside this
+    one make network interfaces: the page then repeats its requests. The report of a failed test has the page as screen
+    readers see it.
     """
     session = shared.sessions.get(cluster)
     context = chromium.new_context(reduced_motion=CALM, viewport={"width": 1440, "height": 900}, storage_state=session)
@@ -136,7 +138,10 @@ def page(request: pytest.FixtureRequest, shared: Shared, chromium: Browser, clus
     page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda message: faults.append(message.text) if _is_fault(message) else None)
+    page.on(
+        "console",
+        lambda message: faults.append(f"{message.text} {message.location['url']}") if _is_fault(message) else None,
+    )
     if session:
         visit(page, cluster.url)
     else:
@@ -153,6 +158,7 @@ def page(request: pytest.FixtureRequest, shared: Shared, chromium: Browser, clus
 
 
 def _is_fault(message: ConsoleMessage) -> bool:
-    is_question = "status of 404" in message.text and "/v1/code/" in message.location["url"]
+    asked = message.location["url"]
+    is_question = "status of 404" in message.text and ("/v1/code/" in asked or "/why?attempt=" in asked)
     expected = ("status of 422", NETWORK_CHANGED, ABORTED)
     return message.type == "error" and not is_question and not any(words in message.text for words in expected)

@@ -98,10 +98,13 @@ class CommandStream:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self.exit_code: int | None = None
-        response = socket.response
-        self.session = response.headers.get(SESSION_HEADER, "") if response is not None else ""
-        """Names the session of an attached program, to which a new connection may return; empty with an older
+
+    @property
+    def session(self) -> str:
+        """The name of an attached program's session, to which a new connection may return; empty with an older
         server."""
+        response = self._socket.response
+        return response.headers.get(SESSION_HEADER, "") if response is not None else ""
 
     async def write(self, data: bytes) -> None:
         """Send standard input. Raises ConnectionClosed if the connection has ended."""
