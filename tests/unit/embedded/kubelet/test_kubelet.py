@@ -21,6 +21,8 @@ from kajitori.embedded.kubelet.cluster import Object
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.machine import detection
 from kajitori.embedded.kubelet.machine.cgroup_layout import CgroupLayout, Hierarchy
+from kajitori.embedded.kubelet.pods.slot import Slot
+from kajitori.embedded.kubelet.pods.worker import PodWorker
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.embedded.names import ANNOTATION_SERVING_CERTIFICATE
 from kajitori.errors import AlreadyExists, Unavailable
@@ -439,8 +441,16 @@ async def test_the_pod_above_its_request_is_evicted_first(machine: Machine) -> N
     assert machine.cluster.phase("within") == "Running"
 
 
-async def test_a_kill_by_the_machine_has_an_event_of_the_node(tmp_path: Path) -> None:
-    """The Pod's status is the same as for its own limit."""
+async def test_a_kill_by_the_machine_has_an_event_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Pod's status is the same as for its own limit. Here the kubelet still starts the container when it ends."""
+    start = PodWorker._start
+
+    async def start_and_see_the_end(worker: PodWorker, slot: Slot) -> float:
+        seconds = await start(worker, slot)
+        await until(lambda: not slot.running)
+        return seconds
+
+    monkeypatch.setattr(PodWorker, "_start", start_and_see_the_end)
     machine = Machine(tmp_path / "kubelet", cgroups=True)
     await machine.start()
     try:

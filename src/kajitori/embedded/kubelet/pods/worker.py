@@ -227,7 +227,6 @@ class PodWorker:
         """Start and stop containers as the spec and their states demand, and report the phase. Return the seconds until
         the next comparison, None when the Pod is done."""
         now = self.context.clock()
-        self._record_system_oom()
         await self._refresh(now)
         steps = self._next_steps(now)
         waits = [max(0.05, self._resync_at - now)]
@@ -266,6 +265,7 @@ class PodWorker:
                 self.context.events.record_system_oom(state.pid)
 
     def _next_steps(self, now: float) -> Steps:
+        self._record_system_oom()
         restarts = self.record.restarts_in_a_row
         observed = {name: slot.observed(restarts.get(name, 0)) for name, slot in self.slots.items()}
         return next_steps(self.pod, observed, self._backoff, now)
