@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 SHARED = pytest.StashKey["Shared"]()
 HAS_FAILED = pytest.StashKey[bool]()
+MAY_BE_ABSENT = ("/v1/code/", "/why?attempt=", "/test?id=")
+"""Parts of addresses at which the page asks whether there is anything: code that may have to be uploaded, stacks that
+are not kept yet, and the outcome of a test message whose channel is removed meanwhile."""
 ABORTED = "net::ERR_FAILED"
 """Error of chromium for a request that a test aborted."""
 
@@ -128,9 +131,9 @@ def page(request: pytest.FixtureRequest, shared: Shared, chromium: Browser, clus
     the list of runs.
 
     A test fails if the page logs an error, except for those that the browser logs for a refused form (status 422), for
-    code and stacks that are not on the server yet (404), for requests that the test aborts, and while tests beside this
-    one make network interfaces: the page then repeats its requests. The report of a failed test has the page as screen
-    readers see it.
+    what MAY_BE_ABSENT on the server (404), for requests that the test aborts, and while tests beside this one make
+    network interfaces: the page then repeats its requests. The report of a failed test has the page as screen readers
+    see it.
     """
     session = shared.sessions.get(cluster)
     context = chromium.new_context(reduced_motion=CALM, viewport={"width": 1440, "height": 900}, storage_state=session)
@@ -159,6 +162,6 @@ def page(request: pytest.FixtureRequest, shared: Shared, chromium: Browser, clus
 
 def _is_fault(message: ConsoleMessage) -> bool:
     asked = message.location["url"]
-    is_question = "status of 404" in message.text and ("/v1/code/" in asked or "/why?attempt=" in asked)
+    is_question = "status of 404" in message.text and any(part in asked for part in MAY_BE_ABSENT)
     expected = ("status of 422", NETWORK_CHANGED, ABORTED)
     return message.type == "error" and not is_question and not any(words in message.text for words in expected)
