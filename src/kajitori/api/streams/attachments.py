@@ -1,5 +1,5 @@
-"""Connections to programs that outlive the callers' connections: a caller whose connection broke comes back and gets
-exactly the bytes that it missed.
+"""Connections to programs that outlive the connections of callers: if a caller's connection breaks, the caller comes
+back and gets exactly the bytes that it missed.
 
 A kubelet sends attached clients no position. This server counts the bytes that it has received from the kubelet, and
 keeps the last ones for a caller that says how many of them have arrived.
@@ -40,7 +40,7 @@ class Attached:
 
 
 class Attachment:
-    """A connection to a program. `pieces` yields its output, whose last bytes are kept."""
+    """A connection to a program. `pieces` yields the output of the program; its last bytes are kept."""
 
     def __init__(self, about: Attached, program: ExecStream) -> None:
         self.about = about

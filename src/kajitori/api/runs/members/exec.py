@@ -115,14 +115,16 @@ async def attach_to_member(socket: WebSocket, namespace: str, name: str) -> None
         attempt = run.status.attempt.number if run.status is not None and run.status.attempt is not None else 0
         about = Attached(user.name, run.metadata.uid, attempt, query.rank, query.stdin)
         kept = api.runs.attachments
+        if query.session:  # before `find`, from which on a kept connection no longer ends by itself
+            check_protocol(socket, EXEC_PROTOCOL)
+            await user.require("create", namespace, resource=PODS, subresource="attach")
         attachment, position = kept.find(query.session, query.position, about), query.position
         if attachment is None:
             position = 0
             pod = await running_pod(api, user, run, query.rank)
             check_protocol(socket, EXEC_PROTOCOL)
-            await user.may(
-                "create", namespace, resource=PODS, subresource="attach"
-            )  # a recorded right is checked again
+            # A recorded right is checked again.
+            await user.may("create", namespace, resource=PODS, subresource="attach")
             program = await user.client.open_attach(
                 pod.metadata.namespace,
                 pod.metadata.name,
@@ -131,9 +133,6 @@ async def attach_to_member(socket: WebSocket, namespace: str, name: str) -> None
                 tty=spec.has_tty,
             )
             attachment = kept.add(about, program)
-        else:
-            check_protocol(socket, EXEC_PROTOCOL)
-            await user.require("create", namespace, resource=PODS, subresource="attach")
         notices = _notices(socket, api, user, run, query.rank) if spec.has_tty else None
         await _serve_attachment(socket, api, user, run, attachment, position, notices)
 
@@ -149,7 +148,7 @@ async def _serve_attachment(
     position: int,
     notices: TerminalNotices | None,
 ) -> None:
-    """Serve an attached program to its caller, and keep the connection for a caller whose own connection breaks."""
+    """Serve an attached program to its caller. If the caller's connection breaks, keep the one to the program."""
     caller = attachment.begin(position)
     kept, has_left = api.runs.attachments, False
     try:

@@ -268,6 +268,13 @@ async def test_a_caller_whose_connection_broke_gets_the_bytes_that_it_missed(wor
         await until(lambda: world.api.runs.attachments._waiting)
 
         back = f"stdin=true&session={session}&position={len(begin) - 1 + 4 + 3}"
+        world.kubernetes.denied.add(("ada", "create", "pods/attach", "team"))
+        world.clock.now += 3600  # a right that was asked about is remembered for a while
+        with pytest.raises(InvalidStatus):
+            await dial(server, back, route="attach")
+        assert world.api.runs.attachments._waiting, "a refused caller keeps no connection to the program"
+        world.kubernetes.denied.clear()
+        world.clock.now += 3600
         async with dial(server, back, token="grace", route="attach") as other:
             assert other.response.headers["Kaji-Session"] != session  # type: ignore[union-attr]
         async with dial(server, back, route="attach") as second:
