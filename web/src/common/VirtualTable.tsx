@@ -1,13 +1,14 @@
 import Box from "@mui/material/Box";
 import { useTheme } from "@mui/material/styles";
 import useMediaQuery from "@mui/material/useMediaQuery";
-import { useEffect, useRef, type ReactNode } from "react";
+import { useCallback, useEffect, useMemo, useRef, type ReactNode } from "react";
 import { useVisibleRows } from "../sidepanel/scrolling";
 import type { ReturningFocus } from "../sidepanel/useBeside";
-import { BodyRow, ROW_PX } from "../table/BodyRow";
+import { BodyRow } from "../table/BodyRow";
 import { HeaderRow } from "../table/HeaderRow";
 import type { Selection } from "../table/useSelection";
 import type { Order } from "../table/sorting";
+import { ROW_PX, tableStyle } from "../table/style";
 
 const CHOICE_WIDTH = "24px";
 /** For words that only a screen reader reads. */
@@ -74,7 +75,7 @@ export function VirtualTable<T>({
   const list = useRef<HTMLDivElement>(null);
   const { breakpoints } = useTheme();
   const isPhone = useMediaQuery(breakpoints.down("sm")) && columns.some(({ phone }) => phone);
-  const shown = isPhone ? columns.filter(({ phone }) => phone) : columns;
+  const shown = useMemo(() => (isPhone ? columns.filter(({ phone }) => phone) : columns), [isPhone, columns]);
   const rows = useVisibleRows({ count: items.length, rowPx: ROW_PX, list });
   const wraps = useMediaQuery(breakpoints.down("md"));
   useEffect(() => rows.measure(), [wraps]);
@@ -91,22 +92,19 @@ export function VirtualTable<T>({
     if (focus?.isAsked) returnFocus(list.current, at, focus.done);
   });
   const widths = shown.map(({ width, phone }) => (isPhone && phone) || width);
-  const layout = {
-    display: "grid" as const,
-    gridTemplateColumns: [...(selection ? [CHOICE_WIDTH] : []), ...widths].join(" "),
-    gap: isPhone ? 2 : 3,
-    px: isPhone ? 0 : 3,
-  };
+  const template = [...(selection ? [CHOICE_WIDTH] : []), ...widths].join(" ");
+  const style = useMemo(() => tableStyle({ template, gap: isPhone ? 2 : 3, ends: isPhone ? 0 : 3, wraps }), [template, isPhone, wraps]);
+  const latest = useRef({ selection, items });
+  latest.current = { selection, items };
+  const choose = useCallback((item: T, range: boolean) => latest.current.selection?.toggle(item, range ? latest.current.items : undefined), []);
   return (
     <>
-      <Box role="table" aria-label={label} aria-rowcount={items.length + 1} tabIndex={0} sx={{ overflowX: "auto" }}>
+      <Box role="table" aria-label={label} aria-rowcount={items.length + 1} tabIndex={0} sx={style}>
         <Box sx={{ minWidth: isPhone ? 0 : minWidth }}>
           <HeaderRow
             columns={shown}
-            layout={layout}
             order={order}
             sort={sort}
-            wraps={wraps}
             chosen={selection?.extentOf(items)}
             chooseAll={selection && (() => selection.toggleAll(items))}
           />
@@ -125,7 +123,6 @@ export function VirtualTable<T>({
                   key={keyOf(item)}
                   item={item}
                   columns={shown}
-                  layout={layout}
                   index={index}
                   top={start - rows.options.scrollMargin}
                   to={addressOf(item)}
@@ -133,7 +130,7 @@ export function VirtualTable<T>({
                   opensOnClick={opensOnClick}
                   measure={wraps ? rows.measureElement : null}
                   isChosen={selection?.has(item)}
-                  choose={(range) => selection?.toggle(item, range ? items : undefined)}
+                  choose={choose}
                 />
               );
             })}

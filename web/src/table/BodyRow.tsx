@@ -1,14 +1,11 @@
-import Box from "@mui/material/Box";
+import { memo } from "react";
 import { Link, useNavigate } from "react-router";
 import type { Column } from "../common/VirtualTable";
-import { cellOf, CHOICE, covered, type Layout } from "./cells";
-
-export const ROW_PX = 32;
+import { cellClass, classes } from "./style";
 
 interface Properties<T> {
   item: T;
   columns: readonly Column<T>[];
-  layout: Layout;
   /** Position of the row in the whole table, from 0, and its distance from the top in pixels. */
   index: number;
   top: number;
@@ -18,48 +15,37 @@ interface Properties<T> {
   opensOnClick: boolean;
   /** Whether it is selected; undefined if rows cannot be. */
   isChosen: boolean | undefined;
-  choose: (range: boolean) => void;
+  choose: (item: T, range: boolean) => void;
   /** Measures the row, whose words wrap; null: it has the usual height, and long words are cut. */
   measure: ((row: HTMLElement | null) => void) | null;
 }
 
-/** One row of a table. */
-export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, opensOnClick, isChosen, choose, measure }: Properties<T>) {
+/** One row of a table. It is drawn again only when something in it changes, not whenever the table scrolls. */
+export const BodyRow = memo(Row) as typeof Row;
+
+function Row<T>({ item, columns, index, top, to, isCurrent, opensOnClick, isChosen, choose, measure }: Properties<T>) {
   const navigate = useNavigate();
   const isMarked = isCurrent || isChosen;
   return (
-    <Box
+    <div
       role="row"
       ref={measure}
       data-index={index}
       aria-rowindex={index + 2}
       aria-current={isCurrent || undefined}
       onClick={opensOnClick ? () => navigate(to) : undefined}
-      sx={{
-        ...layout,
-        position: "absolute",
-        inset: "0 0 auto 0",
-        ...(measure ? { minHeight: ROW_PX, py: 1, boxSizing: "border-box" } : { height: ROW_PX }),
-        alignItems: "center",
-        cursor: opensOnClick ? "pointer" : "default",
-        borderBottom: 1,
-        borderColor: "divider",
-        boxShadow: isCurrent ? (theme) => `inset 3px 0 ${theme.palette.primary.main}` : "none",
-        bgcolor: "background.default",
-        backgroundImage: isMarked ? ({ palette }) => covered(palette.action.selected) : "none",
-        "&:hover": { backgroundImage: ({ palette }) => covered(isMarked ? palette.action.selected : palette.action.hover) },
-      }}
+      className={classes("table-row is-body", isMarked && "is-marked", isCurrent && "is-current", opensOnClick && "opens")}
       style={{ transform: `translateY(${top}px)` }}
     >
       {isChosen !== undefined && (
-        <Box role="cell" sx={CHOICE} onClick={(event) => event.stopPropagation()}>
+        <div role="cell" className="table-choice" onClick={(event) => event.stopPropagation()}>
           <input
             type="checkbox"
             aria-label={`Select ${lastOf(to)}`}
             checked={isChosen}
-            onChange={(event) => choose((event.nativeEvent as MouseEvent).shiftKey)}
+            onChange={(event) => choose(item, (event.nativeEvent as MouseEvent).shiftKey)}
           />
-        </Box>
+        </div>
       )}
       {columns.map((column, place) => {
         const { name, isLink, cell } = column;
@@ -67,7 +53,7 @@ export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, o
         const text = typeof content === "string" ? content : undefined;
         return (
           // The direction of its text decides on which side a long one is cut.
-          <Box key={name} role="cell" dir={text && "auto"} sx={cellOf(column, columns[place - 1], measure !== null)} title={text}>
+          <div key={name} role="cell" dir={text && "auto"} className={cellClass(column, columns[place - 1])} title={text}>
             {isLink ? (
               <Link to={to} dir="auto" onClick={(event) => event.stopPropagation()}>
                 {content}
@@ -75,10 +61,10 @@ export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, o
             ) : (
               content
             )}
-          </Box>
+          </div>
         );
       })}
-    </Box>
+    </div>
   );
 }
 

@@ -1,25 +1,23 @@
 import Box from "@mui/material/Box";
 import type { Column } from "../common/VirtualTable";
-import { cellOf, CHOICE, type Layout } from "./cells";
 import { nextOrder, type Order } from "./sorting";
+import { cellClass } from "./style";
 
 interface Properties<T> {
   columns: readonly Column<T>[];
-  layout: Layout;
   order?: Order | null | undefined;
   sort?: ((order: Order | null) => void) | undefined;
   /** How many of the rows are selected; undefined if rows cannot be. */
   chosen?: "none" | "some" | "all" | undefined;
   chooseAll?: (() => void) | undefined;
-  wraps: boolean;
 }
 
 /** The header of a table. A click on a column orders the rows by it. */
-export function HeaderRow<T>({ columns, layout, order = null, sort, chosen, chooseAll, wraps }: Properties<T>) {
+export function HeaderRow<T>({ columns, order = null, sort, chosen, chooseAll }: Properties<T>) {
   return (
-    <Box role="row" sx={{ ...layout, borderBottom: 1, borderColor: "divider", color: "text.secondary", bgcolor: "background.default", minHeight: 32, alignItems: "center" }}>
+    <div role="row" className="table-row is-head">
       {chosen !== undefined && (
-        <Box role="columnheader" sx={CHOICE}>
+        <div role="columnheader" className="table-choice">
           <input
             type="checkbox"
             aria-label="Select all rows"
@@ -29,18 +27,18 @@ export function HeaderRow<T>({ columns, layout, order = null, sort, chosen, choo
             }}
             onChange={chooseAll}
           />
-        </Box>
+        </div>
       )}
       {columns.map((column, place) => {
         const { name, sort: by, descending = false } = column;
         const isOrdered = by !== undefined && order?.by === by;
         const arrow = isOrdered ? (order.descending ? " ↓" : " ↑") : "";
         return (
-          <Box
+          <div
             key={name}
             role="columnheader"
             aria-sort={isOrdered ? (order.descending ? "descending" : "ascending") : undefined}
-            sx={cellOf(column, columns[place - 1], wraps)}
+            className={cellClass(column, columns[place - 1])}
           >
             {by !== undefined && sort ? (
               <Box
@@ -55,9 +53,9 @@ export function HeaderRow<T>({ columns, layout, order = null, sort, chosen, choo
             ) : (
               name
             )}
-          </Box>
+          </div>
         );
       })}
-    </Box>
+    </div>
   );
 }

@@ -1,4 +1,4 @@
-import { useRef, useState } from "react";
+import { useMemo, useRef, useState } from "react";
 import { inPlace } from "./inPlace";
 
 interface Kept<T> {
@@ -13,7 +13,7 @@ export function useInPlace<T>(items: readonly T[], keyOf: (item: T) => string, a
   const [hovered, setHovered] = useState(false);
   const held = useRef({ items, arrangement });
   if (!hovered || held.current.arrangement !== arrangement) held.current = { items, arrangement };
-  if (held.current.items === items) return { rows: items, fresh: 0, setHovered };
-  const rows = inPlace(held.current.items, items, keyOf);
+  const first = held.current.items;
+  const rows = useMemo(() => (first === items ? items : inPlace(first, items, keyOf)), [first, items, keyOf]);
   return { rows, fresh: items.length - rows.length, setHovered };
 }

@@ -60,7 +60,7 @@ def test_a_program_that_has_drawn_its_screen_draws_it_again(
 
     monkeypatch.setattr(attached, "running", running)
     monkeypatch.setattr(attached, "raw_terminal", raw_terminal)
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: (80, 24))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback=None: (80, 24))
     monkeypatch.setattr(Attachment, "_log", lambda *_: b"")
     api = Api(Target("http://127.0.0.1:9", TOKEN))
     session = Attachment(cast(Cli, None), api, view("bert"), keys=b"", from_start=from_start, quiet=True)
