@@ -143,7 +143,7 @@ def sign_in_options(function: F) -> F:
     programs = click.option(
         "--programs-url",
         metavar="URL",
-        help="Where browsers find programs of runs, such as https://*.runs.example.org; not this server's own page.",
+        help="Address at which browsers open programs of runs, such as https://*.runs.example.org.",
     )
     return issuer(client(scopes(authority(secret(url(key(programs(function))))))))
 

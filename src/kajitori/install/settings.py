@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -209,9 +209,9 @@ class SignInSettings(Document):
     """URL of the Web API for browsers. Left out: the address that a browser asked for. The redirect URI at the provider
     is this URL with /sign-in/callback behind it."""
     programs_url: str | None = None
-    """Where browsers find the web pages of runs' programs, such as notebooks: https://*.runs.example.org gives each an
-    origin of its own. DNS, certificate and proxy must lead this name to the Web API as well. Left out: browsers are
-    shown no programs."""
+    """Address at which browsers open programs of runs that have web pages, such as notebooks. With
+    https://*.runs.example.org each program has an origin of its own. DNS, certificate and proxy must lead this name to
+    the Web API as well. Left out: browsers open no programs."""
     ca: str = ""
     """Authorities (PEM) that signed the provider's certificate; empty: those of the image. Web API reads it when it
     starts."""
@@ -350,9 +350,10 @@ def parse_settings(text: str | bytes) -> InstallSettings:
     return parse_document(InstallSettings, text, "settings", "images, tls and server", faults_of)
 
 
-def faults_of(settings: InstallSettings) -> Iterator[Fault]:
-    """Yield contradictions. No fault repeats a password."""
-    yield from _gateway_faults(settings)
+def faults_of(settings: InstallSettings, unread: Collection[str] = ()) -> Iterator[Fault]:
+    """Yield contradictions. No fault repeats a password. `unread` names sections that could not be read, and that
+    `settings` has the defaults of: what depends on them is not known."""
+    yield from _gateway_faults(settings, unread)
     if settings.agents.metrics_secret is not None and not settings.encrypts:
         message = "a token would cross the network in plain text: agents have no certificate"
         hint = "leave out tls.certificates: none, or leave this out and let only Prometheus reach the port"
@@ -391,9 +392,9 @@ def faults_of(settings: InstallSettings) -> Iterator[Fault]:
         yield Fault("signIn.ca", "no PEM certificates", "", hint)
 
 
-def _gateway_faults(settings: InstallSettings) -> Iterator[Fault]:
+def _gateway_faults(settings: InstallSettings, unread: Collection[str]) -> Iterator[Fault]:
     chosen = settings.gateway
-    if chosen.enabled and not settings.sign_in.issuer:
+    if chosen.enabled and not settings.sign_in.issuer and "signIn" not in unread:
         yield Fault("gateway.enabled", "there is no provider whose ID tokens it could verify", "", "set signIn.issuer")
     if not _GATEWAY_PREFIX.fullmatch(chosen.prefix) or chosen.prefix.startswith("system:"):
         hint = "write a word and a colon, for example oidc:"

@@ -5,7 +5,7 @@ The same file serves both servers. Expressions (CEL) in it are refused: the embe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -82,7 +82,7 @@ def parse_authentication(text: str | bytes) -> AuthenticationConfiguration:
     return parse_document(AuthenticationConfiguration, text, what, "apiVersion, kind and jwt", _faults_of)
 
 
-def _faults_of(read: AuthenticationConfiguration) -> Iterator[Fault]:
+def _faults_of(read: AuthenticationConfiguration, _unread: Collection[str]) -> Iterator[Fault]:
     seen: set[str] = set()
     for index, one in enumerate(read.jwt):
         issuer, path = one.issuer, f"jwt[{index}].issuer"

@@ -28,8 +28,6 @@ from kajitori.errors import Fault
 _Check = tuple[str, int | None, int | None, Callable[[int], str]]
 """Field, requested amount, ceiling, and the function that formats such an amount."""
 
-_ASK = "ask the operators of the cluster"
-
 _GPUS = ("resources.gpu", "resources.gpuType", "resources.wholeNode")
 FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "LargerThanAnyNode": (*_GPUS, "tolerations"),
@@ -70,7 +68,7 @@ def refusals(
     )
     if spec.launcher == "mpi" and policy.start.image is None:
         message = "this cluster cannot give members SSH keys and a hostfile: the policy has no start.image"
-        yield Fault("spec.launcher", message, "mpi", _ASK, "NoFirstStep")
+        yield Fault("spec.launcher", message, "mpi", policy.ask, "NoFirstStep")
     is_gang = spec.type == "batch" and spec.array is None
     if is_gang and spec.on_stuck == "restart" and spec.restarts is None and not resolved.restarts:
         message = "onStuck is restart, but this run has no restarts"
@@ -78,7 +76,7 @@ def refusals(
         yield Fault("spec.onStuck", message, "restart", hint, "NoRestarts")
     if _limits_size(facts, policy, member):
         assert facts.table is not None
-        yield from _faults_of_size(spec, facts.table, resolved, member, grows=bool(policy.node_pools))
+        yield from _faults_of_size(spec, facts.table, resolved, member, policy)
     elif spec.resources.gpu_type is not None and not resolved.gpus:
         message = "the number of GPUs of a whole node is not known yet"
         yield Fault("spec.resources.gpu", message, hint="set it with resources.gpu", code="Unknown")
@@ -89,7 +87,7 @@ def _faults_of_rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iter
     reason = policy.images.refusal(spec.image)
     if reason:
         allowed = policy.images.allow
-        hint = f"allowed: {', '.join(allowed[:20])}" if allowed else _ASK
+        hint = f"allowed: {', '.join(allowed[:20])}" if allowed else policy.ask
         yield Fault("spec.image", f"{spec.image} may not run: {reason}", spec.image, hint, "ImageRefused")
     if spec.privileged and not security.allow_privileged:
         message = "the policy does not allow privileged programs"
@@ -240,7 +238,7 @@ def _faults_of_volumes(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[
         volume = policy.volumes.get(name)
         if volume is None:
             message = f"the policy has no volume {name!r}"
-            hint = did_you_mean(name, policy.volumes) or f"the policy offers no volumes; {_ASK}"
+            hint = did_you_mean(name, policy.volumes) or f"the policy offers no volumes; {policy.ask}"
             yield Fault(f"{field}.name", message, name, hint, "UnknownVolume")
             continue
         if policy.mounts.own_path_only and volume.host_path != use.path:
@@ -253,7 +251,9 @@ def _faults_of_volumes(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[
         for kind, wanted, present in lacking:
             if wanted is not None and present is not None and wanted not in present:
                 message = f"volume {name} needs the {kind} {wanted}, which does not exist in this namespace"
-                yield Fault(f"{field}.name", message, name, did_you_mean(wanted, present) or _ASK, f"{kind}NotFound")
+                yield Fault(
+                    f"{field}.name", message, name, did_you_mean(wanted, present) or policy.ask, f"{kind}NotFound"
+                )
 
 
 def _host_path(field: str, folder: str, path: str, policy: Policy) -> Iterator[Fault]:
@@ -300,7 +300,7 @@ def _faults_of_checkpoint(spec: RunSpec, policy: Policy, run: RunIdentity) -> It
     rules = policy.checkpoint
     if rules.kind == "none":
         message = "this cluster has no storage for checkpoints"
-        yield Fault("spec.checkpoint", message, spec.checkpoint.path, _ASK, "NoCheckpoints")
+        yield Fault("spec.checkpoint", message, spec.checkpoint.path, policy.ask, "NoCheckpoints")
     if rules.kind == "claim" and rules.access_mode == "ReadWriteOncePod" and spec.members > 1:
         message = "on this cluster, only one member can mount a checkpoint (access mode ReadWriteOncePod)"
         yield Fault("spec.checkpoint", message, spec.checkpoint.path, "use replicas: 1", "CheckpointOfOne")
@@ -333,17 +333,17 @@ def _limits_size(facts: Facts, policy: Policy, member: MemberRequest) -> bool:
 
 
 def _faults_of_size(
-    spec: RunSpec, table: NodeTable, resolved: Resolved, member: MemberRequest, *, grows: bool
+    spec: RunSpec, table: NodeTable, resolved: Resolved, member: MemberRequest, policy: Policy
 ) -> Iterator[Fault]:
     """Yield a fault for everything that would not fit even if the cluster were empty and all nodes were healthy. If
-    there are pools that can grow (`grows`), the table includes the nodes that they may still get."""
+    there are pools that can grow, the table includes the nodes that they may still get."""
     anywhere = replace(member, tolerations=member.tolerations + PASSING_TAINTS)
     written = spec.resources.gpu_type
     if written is not None and not bool((table.type_mask(resolved.gpu_type) & table.has_gpu).any()):
         known = sorted(table.gpu_types)
         message = f"no node has GPUs of type {written!r}"
-        hint = did_you_mean(written, known) or "this cluster has no GPUs"
-        if known and "known" not in hint:
+        hint = did_you_mean(written, known) or f"{_no_gpus(table)}; {_way_without_gpus(policy)}"
+        if known and "known:" not in hint:
             hint += f" (known: {', '.join(known)})"
         yield Fault("spec.resources.gpuType", message, written, hint, "UnknownGpuType")
         return
@@ -352,7 +352,7 @@ def _faults_of_size(
     totals = table.total[rows]
     kind = f"{resolved.gpu_type} " if resolved.gpu_type else ""
     if not len(totals):
-        yield _no_node(table, anywhere, kind)
+        yield _no_node(table, anywhere, kind, policy)
         return
     largest = totals.max(axis=0)
     is_too_large = False
@@ -373,7 +373,7 @@ def _faults_of_size(
     room = largest_gang(table, anywhere)
     needed = 1 if spec.array is not None else spec.fewest or spec.replicas
     if room < needed:
-        grown = ", including all nodes that its pools may get" if grows else ""
+        grown = ", including all nodes that its pools may get" if policy.node_pools else ""
         field = "replicas" if spec.fewest is None else "minReplicas"
         message = f"{needed} members, but the whole cluster has room for at most {room} such members{grown}"
         yield Fault(
@@ -397,14 +397,29 @@ def _hint_for_smaller(room: int, member: MemberRequest, field: str) -> str:
     return f"no single node has {amounts} together; ask for less per member"
 
 
-def _no_node(table: NodeTable, member: MemberRequest, kind: str) -> Fault:
+def _no_gpus(table: NodeTable) -> str:
+    """Return what a cluster without GPUs has instead."""
+    if len(table) > 1:
+        return f"this cluster has no GPUs: none of its {len(table)} nodes has any"
+    (node,) = table.nodes
+    amounts = f"{format_cores(node.cpu_millis)} and {memory_there(node.memory_bytes)} of memory"
+    return f"this cluster has no GPUs: its only node is {node.name}, with {amounts}"
+
+
+def _way_without_gpus(policy: Policy) -> str:
+    if policy.operators:
+        return f"leave GPUs out, or {policy.ask}"
+    return "leave GPUs out; a node has the GPUs that nvidia-smi lists there; kaji up --nodes 4 simulates some"
+
+
+def _no_node(table: NodeTable, member: MemberRequest, kind: str, policy: Policy) -> Fault:
     """Return the reason why no node is eligible for a member."""
     if member.gpus and not member.gpu_type and table.gpu_types and not bool((table.total[:, GPU] > 0).any()):
         message = "this cluster has no whole GPUs"
         hint = f"name the type: {' or '.join(f'--gpu-type {name}' for name in sorted(table.gpu_types))}"
         return Fault("spec.resources.gpu", message, str(member.gpus), hint, "NoWholeGpus")
     if member.gpus and not bool(table.has_gpu.any()):
-        return Fault("spec.resources.gpu", "this cluster has no GPUs", str(member.gpus), _ASK, "NoGpus")
+        return Fault("spec.resources.gpu", _no_gpus(table), str(member.gpus), _way_without_gpus(policy), "NoGpus")
     if member.node_selector:
         wanted = ", ".join(f"{key}={value}" for key, value in member.node_selector)
         missing = [key for key, value in member.node_selector if not bool(table.label_mask(key, value).any())]
@@ -413,6 +428,6 @@ def _no_node(table: NodeTable, member: MemberRequest, kind: str) -> Fault:
         return Fault("spec.nodeSelector", labels, wanted, "see `kaji nodes -o wide`", "NoSuchNode")
     if not member.gpus and bool(table.has_gpu.all()):
         message = "all nodes have GPUs, and the policy does not allow runs without GPUs there"
-        return Fault("spec.resources.gpu", message, "0", _ASK, "NoCpuNodes")
+        return Fault("spec.resources.gpu", message, "0", policy.ask, "NoCpuNodes")
     message = f"every {kind}node has taints that the run does not tolerate"
     return Fault("spec.tolerations", message, hint="see `kaji nodes -o wide`", code="NotTolerated")

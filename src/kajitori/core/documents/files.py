@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from kajitori.core.documents.fast_yaml import LOADER, NotPlain, check_plain
-from kajitori.core.documents.faults import Document, faults_of
+from kajitori.core.documents.faults import Document, faults_of, read
 from kajitori.errors import Fault, InvalidInput
 
 MAX_BYTES = 256 * 1024
@@ -25,13 +25,14 @@ def parse_document(
     text_or_document: str | bytes | Mapping[str, Any],
     what: str,
     sections: str,
-    check: Callable[[M], Iterable[Fault]] = lambda read: (),
+    check: Callable[[M, Collection[str]], Iterable[Fault]] = lambda model, unread: (),
 ) -> M:
     """Read YAML text or a document into a model. An empty text is an empty document.
 
     `what` is a name of the file for messages, and `sections` names some of its parts. `check` finds contradictions
-    between valid fields. Raises InvalidInput with all faults at once, each with its path and, for a text, its line.
-    Aliases are refused, because a small text could expand to an endless document.
+    between valid fields; its second argument names the sections that are faulty, which the model lacks. Raises
+    InvalidInput with all faults at once, each with its path and, for a text, its line. Aliases are
+    refused, because a small text could expand to an endless document.
     """
     if isinstance(text_or_document, Mapping):
         document: object = dict(text_or_document)
@@ -44,15 +45,18 @@ def parse_document(
     if not isinstance(document, dict):
         raise InvalidInput([Fault(what, f"must be a mapping with sections such as {sections}")])
     try:
-        read = model.model_validate(document)
+        found = model.model_validate(document)
     except ValidationError as error:
         located = zip(faults_of(error, model, ""), error.errors(include_url=False), strict=True)
         faults += [_with_line(fault, tuple(detail["loc"]), lines, what) for fault, detail in located]
+        partial, _, unread = read(model, document, "")
     else:
-        faults += [_with_line(fault, _location(fault.field), lines, what) for fault in check(read)]
-        if not faults:
-            return read
-    raise InvalidInput(faults)
+        partial, unread = found, frozenset()
+    if partial is not None:
+        faults += [_with_line(fault, _location(fault.field), lines, what) for fault in check(partial, unread)]
+    if faults or partial is None:
+        raise InvalidInput(faults)
+    return partial
 
 
 def _location(field: str) -> tuple[str | int, ...]:

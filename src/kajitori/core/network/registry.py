@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 from itertools import combinations, islice
@@ -70,9 +70,10 @@ def inside(address: Address, network: Network) -> bool:
     return address.version == network.version and address in network
 
 
-def _faults(networks: Networks) -> Iterator[Fault]:
-    """Return the first _MAX_FAULTS faults: a file with overlaps everywhere has one per pair of ranges."""
-    return islice(_all_faults(networks), _MAX_FAULTS)
+def _faults(networks: Networks, unread: Collection[str]) -> Iterable[Fault]:
+    """Return the first _MAX_FAULTS faults: a file with overlaps everywhere has one per pair of ranges. If a part of the
+    file could not be read, conflicts with it are not known."""
+    return islice(_all_faults(networks), _MAX_FAULTS) if not unread else ()
 
 
 def _all_faults(networks: Networks) -> Iterator[Fault]:

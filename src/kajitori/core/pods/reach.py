@@ -97,7 +97,7 @@ def reach_faults(
     targets = reach_of(asked, policy).targets
     if first_step and targets is not None and not policy.network.always.targets and not _server_is_known(policy):
         message = f"members first call {policy.start.server}, whose addresses the policy does not list"
-        hint = "ask the operators of the cluster to set network.always.to in the policy, or allow all targets (all)"
+        hint = f"{policy.ask} (network.always.to has to list them); or allow all targets (all)"
         yield Fault("spec.network.to", message, ", ".join(targets), hint, "ServerOutOfReach")
 
 

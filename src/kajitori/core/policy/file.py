@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kajitori.core.documents.files import parse_document
+from kajitori.core.policy.contradictions import contradictions
 from kajitori.core.policy.model import Policy
 
 __all__ = ["Policy", "default_policy", "on_own_cluster", "own_machine_policy", "parse_policy", "with_first_step"]
@@ -57,12 +58,13 @@ def on_own_cluster(
     policy: Policy, image: str, server: str, server_ca: str | None = None, *, images: bool = False
 ) -> Policy:
     """Return the policy for the embedded cluster of `kaji up`. It has a first step, and no network plugin that enforces
-    NetworkPolicies. Its members are processes of a user with a home folder; with `images` they are containers, which
-    the engine isolates."""
+    NetworkPolicies, and its users operate it. Its members are processes of a user with a home folder; with `images`
+    they are containers, which the engine isolates."""
     network = policy.network.model_copy(update={"enforced": False, "isolates_alone": images})
     home = policy.notebooks.home or ("folder" if images else "unchanged")
     notebooks = policy.notebooks.model_copy(update={"home": home})
-    update = {"network": network, "notebooks": notebooks}
+    operators = policy.operators if "operators" in policy.model_fields_set else ""
+    update = {"network": network, "notebooks": notebooks, "operators": operators}
     return with_first_step(policy, image, server, server_ca).model_copy(update=update)
 
 
@@ -71,4 +73,4 @@ def parse_policy(text_or_document: str | bytes | Mapping[str, Any]) -> Policy:
 
     Raises InvalidInput with all faults at once, each with its path and, for a text, its line.
     """
-    return parse_document(Policy, text_or_document, "policy", "defaults, ceilings and volumes")
+    return parse_document(Policy, text_or_document, "policy", "defaults, ceilings and volumes", contradictions)

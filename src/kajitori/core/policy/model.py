@@ -5,9 +5,9 @@ Every field has a default. The docstring of a field is its documentation; docs/r
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import DnsLabel, Duration, DurationAboveZero, LabelKey, Memory, ObjectName
@@ -30,9 +30,8 @@ from kajitori.core.policy.runs.notebooks import Notebooks
 from kajitori.core.policy.runs.start import Binding, Rendezvous, Starting
 from kajitori.core.policy.runs.stuck import StuckRuns
 from kajitori.core.policy.runs.sweeps import Sweeps
-from kajitori.core.policy.runs.templates import Template, unknown_teams
+from kajitori.core.policy.runs.templates import Template
 from kajitori.core.policy.teams import Team
-from kajitori.core.spec.network_access import is_within, place_fault
 from kajitori.core.words.names import PRIORITY_CLASS
 from kajitori.errors import FieldError
 
@@ -184,6 +183,10 @@ class Policy(Document):
     environments."""
     stuck: StuckRuns = StuckRuns()
     notifications: Notifications = Notifications()
+    operators: Annotated[str, Field(max_length=200)] = "the operators of the cluster"
+    """Whom messages tell users to ask if only the operators can help, for example: the platform team (#gpu-help).
+    Empty: the users operate the cluster themselves, and messages name the policy instead. It is empty on the cluster of
+    `kaji up`, unless its policy file sets this field."""
     nodes_on_demand: bool = False
     """Set this if the cluster grows automatically. A run that is larger than the current cluster is then queued instead
     of refused."""
@@ -207,54 +210,10 @@ class Policy(Document):
             raise FieldError(f"there are two guarantees for {team}", "merge them into one")
         return guarantees
 
-    @model_validator(mode="after")
-    def _defaults_within_ceilings(self) -> Policy:
-        member, run, defaults = self.ceilings.member, self.ceilings.run, self.defaults
-        pairs = (
-            ("cpu", defaults.cpu_millis, "member.cpu", member.cpu_millis),
-            ("memory", defaults.memory_bytes, "member.memory", member.memory_bytes),
-            ("shm", defaults.shm_bytes, "member.shm", member.shm_bytes),
-            ("restarts", defaults.restarts, "run.restarts", run.restarts),
-            ("restartsWithoutCheckpoint", defaults.restarts_without_checkpoint, "run.restarts", run.restarts),
-            ("grace", defaults.grace_seconds, "run.grace", run.grace_seconds),
-            ("timeLimit", defaults.time_limit_seconds, "run.timeLimit", run.time_limit_seconds),
-            ("checkpointSize", defaults.checkpoint_size_bytes, "run.checkpointSize", run.checkpoint_size_bytes),
-        )
-        above = [f"{name} (ceilings.{ceiling})" for name, value, ceiling, limit in pairs if _is_above(value, limit)]
-        if above:
-            message = f"defaults exceed ceilings, so a run that relies on them would be refused: {', '.join(above)}"
-            raise FieldError(message, "lower these defaults or raise these ceilings")
-        return self
-
-    @model_validator(mode="after")
-    def _templates_of_known_teams(self) -> Policy:
-        if wrong := unknown_teams(self.templates, self.teams):
-            raise FieldError("; ".join(wrong), "name teams of the section teams, or leave them out")
-        return self
-
-    @model_validator(mode="after")
-    def _known_places(self) -> Policy:
-        classes, default, most = self.traffic.address_classes, self.defaults.network, self.ceilings.run.network
-        written = {"defaults.network": default, "ceilings.run.network": most, "network.always": self.network.always}
-        wrong = [
-            f"{where}.{name}: {message} ({hint})"
-            for where, use in written.items()
-            for name, places in (("from", use.sources), ("to", use.targets))
-            for message, hint in (place_fault(place, classes) for place in places or ())
-            if message
-        ]
-        if self.network.pods not in (None, *classes.names):
-            known = ", ".join(classes.names)
-            wrong.append(f"network.pods: there is no address class {self.network.pods!r} (known: {known})")
-        for name, places, limit in (("from", default.sources, most.sources), ("to", default.targets, most.targets)):
-            if limit is None or wrong:
-                continue
-            above = [place for place in places or () if not is_within(place, limit, classes, self.class_of_pods)]
-            if above:
-                wrong.append(f"defaults.network.{name} exceeds ceilings.run.network.{name}: {', '.join(above)}")
-        if wrong:
-            raise FieldError("; ".join(wrong), "use classes of traffic.classes, and stay within the ceilings")
-        return self
+    @property
+    def ask(self) -> str:
+        """The way out for users if only the operators can help."""
+        return f"ask {self.operators}" if self.operators else "change the policy of this cluster: kaji policy show"
 
     @property
     def class_of_pods(self) -> str:
@@ -266,7 +225,3 @@ class Policy(Document):
     def default_time_limit_seconds(self) -> int | None:
         """Time limit of a run that sets none; None for no limit."""
         return self.defaults.time_limit_seconds or self.ceilings.run.time_limit_seconds
-
-
-def _is_above(value: int | None, limit: int | None) -> bool:
-    return value is not None and limit is not None and value > limit

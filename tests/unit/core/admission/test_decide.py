@@ -13,7 +13,7 @@ from tests.helpers.scenes.deciding import CLUSTER, FACTS, GI, codes, container, 
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.admission.resolve import promised_restarts
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
-from kajitori.core.policy.file import default_policy, parse_policy
+from kajitori.core.policy.file import default_policy, on_own_cluster, parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.status import Finding
 from kajitori.core.words import first_step
@@ -315,8 +315,27 @@ def test_gpu_nodes_do_not_count_for_cpu_runs_if_policy_keeps_them_free() -> None
 
 def test_a_cluster_without_gpus_is_named_as_the_reason() -> None:
     cpus = Facts(table=NodeTable([node("c")]))
-    assert refused({"resources": {"gpu": 1}}, None, cpus)["spec.resources.gpu"].code == "NoGpus"
-    assert "no GPUs" in refused({"resources": {"gpu": 1, "gpuType": "h100"}}, None, cpus)["spec.resources.gpuType"].hint
+    fault = refused({"resources": {"gpu": 1}}, None, cpus)["spec.resources.gpu"]
+    assert fault.code == "NoGpus"
+    assert fault.message == "this cluster has no GPUs: its only node is c, with 64 cores and 512Gi of memory"
+    assert fault.hint == "leave GPUs out, or ask the operators of the cluster"
+    of_type = refused({"resources": {"gpu": 1, "gpuType": "h100"}}, None, cpus)["spec.resources.gpuType"]
+    assert of_type.hint == f"{fault.message}; {fault.hint}"
+    many = Facts(table=NodeTable([node("c"), node("d")]))
+    fault = refused({"resources": {"gpu": 1}}, {"operators": "the ML team (#gpus)"}, many)["spec.resources.gpu"]
+    assert "none of its 2 nodes has any" in fault.message
+    assert fault.hint == "leave GPUs out, or ask the ML team (#gpus)"
+
+
+def test_on_a_cluster_of_ones_own_nobody_is_to_be_asked() -> None:
+    """Whoever called `kaji up` is its operator."""
+    cpus = Facts(table=NodeTable([node("c")]))
+    own = on_own_cluster(parse_policy({"images": {"deny": ["*"]}}), "kajitori", "http://127.0.0.1:1")
+    found = refused({"resources": {"gpu": 1}}, own, cpus)
+    assert "nvidia-smi lists" in found["spec.resources.gpu"].hint
+    assert found["spec.image"].hint == "change the policy of this cluster: kaji policy show"
+    told = on_own_cluster(parse_policy({"operators": "Ada"}), "kajitori", "http://127.0.0.1:1")
+    assert refused({"resources": {"gpu": 1}}, told, cpus)["spec.resources.gpu"].hint == "leave GPUs out, or ask Ada"
 
 
 def test_a_whole_node_gets_all_gpus_and_a_large_share_of_the_rest() -> None:

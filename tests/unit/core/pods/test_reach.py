@@ -329,12 +329,15 @@ def test_a_container_engine_isolates_runs_of_one_member() -> None:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({"defaults": {"network": {"to": ["intrenet"]}}}, "defaults.network.to: there is no address class 'intrenet'"),
-        ({"network": {"always": {"from": ["nobody"]}}}, "network.always.from: there is no address class 'nobody'"),
+        (
+            {"defaults": {"network": {"to": ["intrenet"]}}},
+            "defaults.network.to[0]: there is no address class 'intrenet'",
+        ),
+        ({"network": {"always": {"from": ["nobody"]}}}, "network.always.from[0]: there is no address class 'nobody'"),
         ({"network": {"pods": "pods"}}, "network.pods: there is no address class 'pods'"),
         (
             {"defaults": {"network": {"to": ["internet"]}}, "ceilings": {"run": {"network": {"to": ["internal"]}}}},
-            "defaults.network.to exceeds ceilings.run.network.to: internet",
+            "defaults.network.to[0]: internet exceeds ceilings.run.network.to: internal",
         ),
         ({"traffic": {"classes": {"namespace": ["10.0.0.0/8"]}}}, "namespace is a reserved word"),
         ({"ceilings": {"run": {"network": {"to": ["10.0.0.1/8"]}}}}, "'10.0.0.1/8' is not the canonical form"),

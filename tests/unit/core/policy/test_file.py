@@ -113,8 +113,42 @@ def test_an_empty_file_is_the_default_policy(text: str) -> None:
 def test_defaults_above_ceilings_are_refused() -> None:
     """Such a policy would refuse runs that set nothing; the mistake is found when the file is read."""
     found = faults("ceilings: {member: {memory: 1Gi}, run: {restarts: 1}}")
-    assert "memory (ceilings.member.memory), restarts (ceilings.run.restarts)" in found["policy"].message
+    assert set(found) == {"ceilings.member.memory (line 1)", "ceilings.run.restarts (line 1)"}
+    memory = found["ceilings.member.memory (line 1)"]
+    assert memory.message == "1Gi is below defaults.memory, which is 2Gi: runs that leave it out would be refused"
+    assert memory.hint == "set defaults.memory to at most 1Gi, or raise the ceiling"
     assert parse_policy("{ceilings: {member: {memory: 1Gi}}, defaults: {memory: 512Mi}}").defaults.memory_bytes == 2**29
+
+
+CONTRADICTORY = """
+default:
+  cpu: 2
+ceilings:
+  member: {memory: 1Gi}
+defaults:
+  network: {to: [intrenet]}
+templates:
+  torch: {teams: [vison], spec: {image: a}}
+teams:
+  vision: {groups: [vision]}
+gpu: {typeLabel: x}
+"""
+
+
+def test_contradictions_are_reported_together_with_faulty_fields() -> None:
+    """Also if an unrelated section cannot be read. What depends on a section that cannot be read is not guessed at."""
+    expected = {
+        "default (line 2)": "did you mean defaults",
+        "ceilings.member.memory (line 5)": "set defaults.memory to at most 1Gi, or raise the ceiling",
+        "defaults.network.to[0] (line 7)": "did you mean internet",
+        "templates.torch.teams[0] (line 9)": "did you mean vision",
+        "gpu.typeLabel (line 12)": "did you mean typeLabels",
+    }
+    found = faults(CONTRADICTORY)
+    assert {field: fault.hint.partition("?")[0] for field, fault in found.items()} == expected
+    found = faults(CONTRADICTORY.replace("groups: [vision]", "groups: 7"))
+    assert "templates.torch.teams[0] (line 9)" not in found
+    assert "teams.vision.groups (line 11)" in found
 
 
 def test_without_a_policy_file_no_run_gets_dangerous_rights() -> None:

@@ -24,7 +24,7 @@ def test_a_template_is_a_part_of_a_spec() -> None:
     [
         ({"spec": {"resources": {"gpus": 8}}}, "resources.gpus"),
         ({"spec": {"launcher": "mpi"}}, "launcher mpi needs a command"),
-        ({"spec": {}, "teams": ["robotics"]}, "templates.torch.teams: there is no team robotics"),
+        ({"spec": {}, "teams": ["robotics"]}, "templates.torch.teams[0]: there is no team 'robotics'"),
         ({}, "is required"),
     ],
 )

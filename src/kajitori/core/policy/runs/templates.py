@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -35,13 +34,3 @@ class Template(Document):
             found = "; ".join(f"{fault.field}: {fault.message}" for fault in faults)
             raise FieldError(found, faults[0].hint or "see docs/reference/run.md")
         return spec
-
-
-def unknown_teams(templates: Mapping[str, Template], teams: Mapping[str, object]) -> list[str]:
-    """Return a message for each template that names a team which the policy lacks."""
-    return [
-        f"templates.{name}.teams: there is no team {team}"
-        for name, template in templates.items()
-        for team in template.teams
-        if team not in teams
-    ]
