@@ -245,6 +245,26 @@ async def test_explaining_a_running_elastic_gang_says_when_it_can_grow(world: Wo
     assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == message
 
 
+async def test_a_run_that_cannot_start_says_until_when_it_keeps_its_nodes(world: World) -> None:
+    """Also to a run that waits for them. The time counts from the last member that was created or started."""
+    wants: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100"}}
+    status = attempts(1, phase="Starting", reason="ImagePull", message="1 member not running yet")
+    status["attempt"] |= {"nodes": "g1", "startedAt": "", "plannedAt": "2026-11-21T11:57:00Z"}
+    held = world.kubernetes.put("runs", run("typo", owner="grace", **wants) | {"status": status})
+    member = pod(held, node="g1", phase="Pending", gpus=8)
+    member["metadata"]["creationTimestamp"] = "2026-11-21T11:57:30Z"
+    waiting = {"reason": "ErrImagePull", "message": "no such image"}
+    member["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": waiting}}]
+    world.kubernetes.put("pods", member)
+    world.kubernetes.put("nodes", node("g2", gpus=8, gpu_type="h100", cordoned=True))
+    world.kubernetes.put("runs", run("mine", **wants) | {"status": {"phase": "Queued"}})
+    await world.caught_up()
+    message = "1 member not running yet; if none of its members starts within 7m30s, its nodes become free and it is "
+    assert (await get(world, "/v1/runs/team/typo/explain"))["message"] == f"{message}tried again later"
+    steps = (await get(world, "/v1/runs/team/mine/explain"))["toFree"]
+    assert [(step["name"], step["why"]) for step in steps] == [("team/typo", "cannot start: ImagePull")]
+
+
 async def test_nodes_of_a_starting_run_are_not_free_for_others(world: World) -> None:
     """Its Pods are not bound yet."""
     wants: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100"}}

@@ -89,10 +89,21 @@ async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
     pending = api.queue.pending.of(run, api.now())
     if pending is None:
         view.message = view.message or await _growth_of(api, run)
+        view.message += _time_to_start(api, run)
         return view  # it waits for something else, such as a backoff or members that are still ending
     waiting_view, _ = await start_of(api, pending, status.phase)
     waiting_view.reason = waiting_view.reason or view.reason
     return waiting_view
+
+
+def _time_to_start(api: Api, run: RunObject) -> str:
+    """Return for how long a run that is starting keeps its nodes; empty for other runs."""
+    now = api.now()
+    deadline = api.queue.pending.start_deadline(run, now)
+    if deadline is None:
+        return ""
+    left = format_duration(max(0, math.ceil((deadline - now).total_seconds())))
+    return f"; if none of its members starts within {left}, its nodes become free and it is tried again later"
 
 
 async def _starts_at(api: Api, pending: PendingRun) -> float | None:
@@ -301,13 +312,21 @@ def _step_view(api: Api, simulation: Simulation, step: Step, is_known: Callable[
         name=step.name,
         run=_run_of(step) if is_run else "",
         owner=run.owner if run is not None else "",
-        why=step.why,
+        why=step.why or _start_trouble(run),
         nodes=node_lists.compress([table.nodes[row].name for row in rows]),
         gpus=amounts[GPU] + sum(amounts[PODS + 1 :]),
         cpu_millis=amounts[CPU],
         memory_bytes=amounts[MEMORY],
         until="" if not is_known(_run_of(step)) else _time(step.ends_at),
     )
+
+
+def _start_trouble(run: RunObject | None) -> str:
+    """Return what keeps a run that holds nodes from starting; empty if nothing does."""
+    status = run.current_status if run is not None else None
+    if status is None or status.phase is not Phase.STARTING or status.reason in (Reason.NONE, Reason.CREATING):
+        return ""
+    return f"cannot start: {status.reason.value}"
 
 
 def _time(seconds: float) -> str:

@@ -59,7 +59,8 @@ class StepView(View):
     """`namespace/name` of the run that ends, or of which a member ends; empty for other steps."""
     owner: str
     why: str
-    """Why a node takes no work; empty for other steps."""
+    """Why a node takes no work, or what keeps a run that holds nodes from starting (`cannot start: ImagePull`); empty
+    for other steps."""
     nodes: str
     """Its nodes, as a compact list."""
     gpus: int

@@ -160,6 +160,8 @@ def _describe_step(step: Mapping[str, Any]) -> str:
         who = f"{'member' if len(indices) == 1 else 'members'} {compress_ranks(sorted(indices))} of {step['run']}"
         who = f"{who} ({known})" if known else who
         return f"{who} {'ends' if len(indices) == 1 else 'end'}"
+    if step["kind"] == "run" and step["why"]:
+        known = ", ".join(filter(None, (step["owner"], step["why"])))
     who = f"{step['name']} ({_shorten_reason(known)})" if known not in ("", "cordoned") else step["name"]
     return _HAPPENS.get(step["kind"], "{who}").format(who=who, name=step["name"])
 

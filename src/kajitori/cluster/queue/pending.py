@@ -81,15 +81,25 @@ class PendingRuns:
     ) -> PendingRun | None:
         """Return the same for a run with a known decision; the run need not be in the cluster. `after_others`: as if
         the runs that it waits for had ended."""
-        status = run.current_status
-        pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, run.metadata.uid)
-        members = [member for pod in pods if (member := member_of(pod, self._mirror.nodes)) is not None]
         after = self._cluster.dependencies.awaited(run) if not after_others else ()
-        step = gang.next_step(life_of(run, spec, decision, status, after), members, now)
+        step = self._next_step(run, spec, decision, after, now)
         needs = next((action for action in step.actions if isinstance(action, gang.NeedsNodes)), None)
         if needs is None:
             return None
         return PendingRun(run, (barred or self._cluster.barred())(request_of(run, decision, needs, step.status)))
+
+    def start_deadline(self, run: RunObject, now: datetime) -> datetime | None:
+        """Return when a run that is starting gives its nodes up unless another of its members starts before; None for a
+        run that is not starting, or that policy refuses."""
+        decided = self._decide_on(run) if run.current_status.phase is Phase.STARTING else None
+        return self._next_step(run, *decided, (), now).wake_at if decided is not None else None
+
+    def _next_step(
+        self, run: RunObject, spec: RunSpec, decision: Decision, after: tuple[gang.Awaited, ...], now: datetime
+    ) -> gang.Step:
+        pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, run.metadata.uid)
+        members = [member for pod in pods if (member := member_of(pod, self._mirror.nodes)) is not None]
+        return gang.next_step(life_of(run, spec, decision, run.current_status, after), members, now)
 
     def _decide_on(self, run: RunObject) -> tuple[RunSpec, Decision] | None:
         meta = run.metadata
