@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from kajitori.configuration.cluster_file import CLUSTER_FILE, links_folder
+from kajitori.configuration.cluster_file import CLUSTER_FILE, is_alive, is_starting, links_folder
 from kajitori.configuration.private_files import write_private
 from kajitori.configuration.signed_in import all_contexts, path_of, read
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unauthenticated, Unavailable
@@ -360,8 +360,15 @@ def _from_environment(url: str, environment: Mapping[str, str]) -> Target:
 def _in_folder(folder: Path) -> Target:
     file = folder / CLUSTER_FILE if folder.is_dir() else folder
     if not file.is_file():
+        if is_starting(folder):
+            raise _still_starting(folder)
         raise Unavailable(f"there is no cluster in {folder}", hint=f"start one: kaji up --data {folder}")
     return _read_target(file)
+
+
+def _still_starting(folder: Path) -> Unavailable:
+    hint = "try again in a moment: `kaji up` says that Kajitori is up once it answers"
+    return Unavailable(f"the cluster in {folder} is still starting", hint=hint)
 
 
 def _read_target(file: Path) -> Target:
@@ -375,25 +382,17 @@ def _read_target(file: Path) -> Target:
         target = Target(url, token, namespace, file.parent, Path(found["ca"]) if found.get("ca") else None)
         pid = int(found["pid"])
     except FileNotFoundError as error:  # `kaji up` writes it once its servers answer
-        hint = f"if you have just started it, wait a moment; else start it: kaji up --data {file.parent}"
+        if is_starting(file.parent):
+            raise _still_starting(file.parent) from error
+        hint = f"start it: kaji up --data {file.parent}"
         raise Unavailable(f"the cluster in {file.parent} is not up", hint=hint) from error
     except OSError as error:
         raise Unavailable(f"{file} can't be read: {error.strerror}", hint=restart) from error
     except (ValueError, KeyError, TypeError) as error:
         raise Unavailable(f"{file} does not describe a cluster", hint=restart) from error
-    if not _is_alive(pid):
+    if not is_alive(pid):
         raise Unavailable(f"the cluster in {file.parent} does not run any more", hint=restart)
     return target
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _age_key(file: Path) -> float:

@@ -1,4 +1,8 @@
-"""How commands find a running `kaji up`: by a file in its data folder, and a link to it in a folder that they read."""
+"""How commands find a `kaji up`: by a file in its data folder, and a link to it in a folder that they read.
+
+The link exists as long as the process, and the file while its servers answer. The lock file holds the process number
+until the servers stop. So a command can tell a cluster that is still starting from one that does not run.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +36,8 @@ class ClusterFile:
 
 @contextmanager
 def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
-    """Let `kaji` find the cluster while the context lasts. Only the file's owner can read it (mode 0600).
-
-    The link is written first, so that a user who sees the file also finds the cluster without naming its folder.
-    """
+    """Let `kaji` use the cluster in a claimed folder while the context lasts. Only the file's owner can read it (mode
+    0600)."""
     file = folder / CLUSTER_FILE
     document = {
         "url": cluster.url,
@@ -45,19 +47,12 @@ def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
         "pid": cluster.pid,
         "namespace": cluster.namespace,
     }
-    from hashlib import sha256
-
-    link = links_folder() / sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = link.with_name(f".{link.name}.{os.getpid()}")
-    fresh.symlink_to(file)
-    fresh.replace(link)
     try:
         write_private(file, json.dumps(document).encode())
         yield
     finally:
         with contextlib.suppress(OSError):
-            link.unlink()
+            (folder / LOCK_FILE).write_text("")  # it is stopping, and not starting
         with contextlib.suppress(OSError):
             file.unlink()
 
@@ -66,12 +61,15 @@ def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
 def claimed(folder: Path) -> Iterator[None]:
     """Claim a data folder for this process while the context lasts, and create it if it is missing.
 
-    Raises Conflict if another process has claimed it, and InvalidInput if it cannot be used.
+    Commands find the folder without naming it from now on, before its servers answer. Raises Conflict if another
+    process has claimed it, and InvalidInput if it cannot be used.
     """
     with ExitStack() as lock:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             is_ours = lock.enter_context(exclusive_lock(folder / LOCK_FILE))
+            if is_ours:
+                lock.enter_context(_linked(folder))
         except OSError as error:
             why = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
             message = f"{folder} cannot be used: {why}"
@@ -80,6 +78,46 @@ def claimed(folder: Path) -> Iterator[None]:
             hint = "use that cluster, stop it, or choose another folder with --data"
             raise Conflict(f"another kaji up is using {folder}", hint=hint)
         yield
+
+
+@contextmanager
+def _linked(folder: Path) -> Iterator[None]:
+    """Let commands find a folder while the context lasts, and know that its servers are starting."""
+    from hashlib import sha256
+
+    (folder / CLUSTER_FILE).unlink(missing_ok=True)  # a process that was killed left it
+    (folder / LOCK_FILE).write_text(str(os.getpid()))
+    link = links_folder() / sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = link.with_name(f".{link.name}.{os.getpid()}")
+    fresh.symlink_to(folder / CLUSTER_FILE)
+    fresh.replace(link)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            link.unlink()
+
+
+def is_starting(folder: Path) -> bool:
+    """Whether a process has claimed the folder, and its servers do not answer yet."""
+    if (folder / CLUSTER_FILE).exists():
+        return False
+    try:
+        return is_alive(int((folder / LOCK_FILE).read_text()))
+    except (OSError, ValueError):
+        return False
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process with this number exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def links_folder() -> Path:

@@ -228,6 +228,22 @@ def test_results_and_stops() -> None:
     assert [call.body for call in api.calls_to("POST", "/stop")] == [{"grace": "5m"}, {"grace": "0s"}]
 
 
+def test_figures_of_a_node_have_the_times_of_their_values() -> None:
+    """The server sends the times once for all series. A name is quoted, so that it stays one part of the path."""
+    at = ["2026-11-21T10:00:00Z", "2026-11-21T10:01:00Z"]
+    series = [
+        {"name": "cpu.used", "unit": "cores", "kind": "counter", "description": "…", "values": [1.5, None]},
+        {"name": "gpu.used", "unit": "", "kind": "gauge", "description": "…", "gpu": 3, "values": [0.5, 1.0]},
+    ]
+    api = FakeWebApi(answers={"GET /v1/nodes/h100-1/metrics": {"node": "h100-1", "at": at, "series": series}})
+    processors, gpu = client_of(api).node_metrics("h100-1", "cpu.", "gpu.used", since="2h")
+    assert (processors.name, processors.gpu, processors.at, processors.values) == ("cpu.used", None, at, [1.5, None])
+    assert (gpu.gpu, gpu.at, gpu.values) == (3, at, [0.5, 1.0])
+    assert api.calls[-1].query == {"since": ["2h"], "name": ["cpu.", "gpu.used"]}
+    with pytest.raises(NotFound, match="/v1/nodes/a%2Fb/metrics"):
+        client_of(api).node_metrics("a/b")
+
+
 def test_a_run_is_changed_while_it_runs() -> None:
     api = FakeWebApi(RUNS)
     client = client_of(api)

@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from kajitori.configuration import cluster_file
-from kajitori.configuration.cluster_file import CLUSTER_FILE, ClusterFile, announced
-from kajitori.configuration.private_files import write_private
+from kajitori.client.target import find_target
+from kajitori.configuration import cluster_file, private_files
+from kajitori.configuration.cluster_file import CLUSTER_FILE, ClusterFile, announced, claimed
+from kajitori.errors import Conflict, InvalidInput, Unavailable
 
-CLUSTER = ClusterFile("http://127.0.0.1:1", "secret", 7, "default")
+CLUSTER = ClusterFile("http://127.0.0.1:1", "secret", os.getpid(), "default")
 
 
-def test_whoever_sees_the_file_finds_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a script that waits for the file meets a `kaji` that knows no cluster. Both go with the context."""
-    data, links = tmp_path / "data", tmp_path / "links"
+def test_commands_tell_a_cluster_that_starts_from_one_that_runs_or_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They find its folder from the beginning. A file that a killed `kaji up` left behind does not count."""
+    data = tmp_path / "data"
+    monkeypatch.setattr(cluster_file, "links_folder", lambda: tmp_path / "clusters")
+
+    def answer() -> str:
+        try:
+            return find_target({}, None, tmp_path).url
+        except Unavailable as error:
+            return error.message
+
+    assert answer() == "no cluster is known"
     data.mkdir()
-    monkeypatch.setattr(cluster_file, "links_folder", lambda: links)
-    seen = []
+    (data / CLUSTER_FILE).write_text("{}")
+    with claimed(data):
+        assert answer() == f"the cluster in {data} is still starting"
+        with pytest.raises(Unavailable, match="still starting"):
+            find_target({}, data, tmp_path)
+        with announced(data, CLUSTER):
+            assert answer() == CLUSTER.url
+            assert (data / CLUSTER_FILE).stat().st_mode & 0o777 == 0o600
+        assert answer() == f"the cluster in {data} is not up"
+    assert answer() == "no cluster is known"
 
-    def noted(path: Path, content: bytes) -> None:
-        seen.append([link.resolve() for link in links.glob("*")])
-        write_private(path, content)
 
-    monkeypatch.setattr(cluster_file, "write_private", noted)
-    with announced(data, CLUSTER):
-        assert seen == [[data / CLUSTER_FILE]]
-        assert (data / CLUSTER_FILE).stat().st_mode & 0o777 == 0o600
-    assert not [*links.glob("*")] and not (data / CLUSTER_FILE).exists()
+def test_a_folder_is_claimed_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that fails changes nothing of the other's."""
+    monkeypatch.setattr(cluster_file, "links_folder", lambda: tmp_path / "clusters")
+    monkeypatch.setattr(private_files, "LOCK_SECONDS", 0.0)
+    with claimed(tmp_path / "data"):
+        with pytest.raises(Conflict, match="another kaji up"), claimed(tmp_path / "data"):
+            pass
+        assert [link.resolve() for link in (tmp_path / "clusters").iterdir()] == [tmp_path / "data" / CLUSTER_FILE]
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match="it is not a folder"), claimed(tmp_path / "file"):
+        pass
