@@ -19,9 +19,13 @@ from kajitori.core.traffic.totals import HOST, Pod
 
 log = logging.getLogger(__name__)
 
-_CREATED_BY = "kaji node creates it when it starts: network below its --data"
+_SOURCES = "kaji node --pod-network namespace creates it below its --data; on a node with another kubelet use --relay"
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{0,15}", re.ASCII)
+
+
+class NoPodsYet(OSError):
+    """The source does not exist yet. The agent waits for it, and has lost nothing."""
 
 
 class PodSource(Protocol):
@@ -53,15 +57,13 @@ class PodFolder:
         """Return the Pods by UID, the oldest first.
 
         If two Pods have the same address or interface, it belongs to the newer one; the older one has ended.
-        Raises OSError if the folder does not exist: its absence does not mean that there are no Pods.
+        Raises NoPodsYet if the folder does not exist: its absence does not mean that there are no Pods.
         """
         known: dict[str, tuple[tuple[int, int], Pod | None]] = {}
         try:
             files = [file for file in self._folder.iterdir() if file.suffix == ".json"]
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise OSError(
-                f"--pods: '{self._folder}': there is no such folder; the agent waits for it: {_CREATED_BY}"
-            ) from error
+            raise NoPodsYet(f"--pods: there is no folder {self._folder} ({_SOURCES})") from error
         for file in files:
             try:
                 status = file.stat()

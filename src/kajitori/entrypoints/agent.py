@@ -20,7 +20,7 @@ from kajitori.agent.engines.choice import choose_engines, other_engines, uninsta
 from kajitori.agent.engines.links import interface_of
 from kajitori.agent.exposition import exposition
 from kajitori.agent.metrics_server import serve_metrics
-from kajitori.agent.pods import PodFolder, PodSource
+from kajitori.agent.pods import NoPodsYet, PodFolder, PodSource
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.reporting import Reporting
@@ -175,7 +175,8 @@ def _count_until(rounds: Rounds, section: TrafficSection, source: PodSource, sto
 
 
 class Rounds:
-    """Runs rounds of counting. An error is logged at once, and once a minute while it persists."""
+    """Runs rounds of counting. An error is logged at once, and once a minute while it persists. That the agent waits
+    for the source of Pods is logged once."""
 
     def __init__(
         self, counting: Counting, section: TrafficSection, clock: Callable[[], float] = time.monotonic
@@ -192,6 +193,11 @@ class Rounds:
         traffic = self._section.current()
         try:
             self._counting.round(self._section.classes, traffic.keep_runs_seconds)
+        except NoPodsYet as error:
+            if str(error) != self._said:
+                log.warning("waiting for this node's Pods: %s", error)
+            self._said, self._said_at = str(error), self._clock()
+            return False
         except (Unavailable, OSError) as error:
             self._say(str(error))
             return False

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.agent.counting import Counting
+from kajitori.agent.pods import NoPodsYet
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.state import LedgerFile
 from kajitori.core.policy.network.traffic import TrafficPolicy
@@ -110,6 +111,25 @@ def test_failures_are_logged_at_once_and_then_once_a_minute(tmp_path: Path, capl
             assert rounds.run_once() is (trouble is None)
             said += [(second, record.message.rpartition(": ")[2]) for record in caplog.records]
     assert said == [(1, "no folder"), (61, "no folder"), (62, "no relay"), (63, "traffic is counted again")]
+
+
+def test_an_agent_that_waits_for_the_source_of_pods_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is no error: `kaji node` may start later. It is not healthy meanwhile."""
+    node, now = Node(tmp_path), [0.0]
+    rounds = Rounds(node.counting, TrafficSection(None), clock=lambda: now[0])
+    with caplog.at_level(logging.INFO, "kajitori.agent"):
+        for second in range(0, 3600, 60):
+            now[0], node.trouble = float(second), NoPodsYet("--pods: there is no folder /x")
+            assert not rounds.run_once()
+        assert not rounds.are_well()
+        node.trouble = None
+        assert rounds.run_once() and rounds.are_well()
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", "waiting for this node's Pods: --pods: there is no folder /x"),
+        ("INFO", "traffic is counted again"),
+    ]
 
 
 def test_an_agent_is_healthy_while_it_reads(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kajitori.agent.counting import Counting
 from kajitori.agent.exposition import Card, card_lines, cards, exposition, traffic_lines
 from kajitori.agent.metrics_server import serve_metrics
-from kajitori.agent.pods import PodFolder
+from kajitori.agent.pods import NoPodsYet, PodFolder
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.state import LedgerFile, discard, exclusive_folder
 from kajitori.configuration import private_files
@@ -201,9 +201,9 @@ def test_a_missing_folder_does_not_mean_a_node_without_pods(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     for missing in (tmp_path / "network", tmp_path / "file"):
         folder = PodFolder(missing)
-        with pytest.raises(OSError, match=f"--pods: '{missing}': there is no such folder") as error:
+        with pytest.raises(NoPodsYet, match=f"--pods: there is no folder {missing} ") as error:
             folder.pods()
-        assert "kaji node creates it" in str(error.value)
+        assert "kaji node --pod-network namespace creates it" in str(error.value)
         assert folder.stamp() == folder.stamp()
 
 
