@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from kajitori.api.answers.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters, seconds_of, time_text
+from kajitori.api.answers.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters, span_of, time_text
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import history_of
@@ -35,13 +35,12 @@ from kajitori.core.traffic.history import (
     points_between,
 )
 from kajitori.core.traffic.totals import run_id
-from kajitori.errors import InvalidInput
 from kajitori.history.store import History
 
 router = APIRouter(tags=["network"])
 
-SPAN = timedelta(days=7)
-"""Length of a span that names no beginning."""
+TRAFFIC_SINCE = timedelta(days=7)
+"""Span of a query that names no beginning."""
 
 Records = tuple[HourRecord, TrafficRecord | None]
 """The last record of a subject within a span, and that from before the span."""
@@ -166,11 +165,7 @@ async def list_traffic_history(
     """Traffic by class of addresses: of each hour in the last 14 days, of each day before. Rights are those of
     `/v1/traffic`: every authenticated user may read sums, those of single runs need the right to list runs."""
     history, now = history_of(api), int(api.now().timestamp())
-    until = min(seconds_of("until", query.until) or now, now)
-    since = seconds_of("since", query.since)
-    since = until - int(SPAN.total_seconds()) if since is None else since
-    if since >= until:
-        raise InvalidInput.one("since", "is not before the end", value=query.since, hint="name an earlier time")
+    since, until = span_of(query.since, query.until, TRAFFIC_SINCE, now)
     if query.namespace:
         await readable_namespaces(api, user, query.namespace)
         require_by_run(query.by, query.namespace)

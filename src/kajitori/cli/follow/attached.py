@@ -210,9 +210,8 @@ class Attachment:
 
                 if resized >= 0:
                     columns, lines = shutil.get_terminal_size()
-                    if (
-                        not self._from_start and not goes_on
-                    ):  # a change of size makes the program draw its screen or prompt again
+                    if not self._from_start and not goes_on:
+                        # A change of size makes the program draw its screen or prompt again.
                         await stream.resize(columns, lines + 1)
                     await stream.resize(columns, lines)
                     loop.add_reader(resized, resize)
