@@ -36,6 +36,11 @@ async def until(condition: Callable[[], Any], what: str = "") -> Any:
     return value
 
 
+def sh(script: str) -> tuple[str, str, str]:
+    """Return a command for the shell. `$$$$` arrives as `$$`: Kubernetes takes `$$` for one dollar."""
+    return ("/bin/sh", "-c", script)
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
