@@ -28,7 +28,7 @@ from kajitori.client.submit.borrowed_options import DOCKER, SLURM
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.documents.reference import reference_page
-from kajitori.core.network.registry_model import Networks
+from kajitori.core.network.registry.model import Networks
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.node_request import NodeRequest, RequestState

@@ -19,6 +19,7 @@ import msgspec
 from kajitori.agent.servers import Servers
 from kajitori.core.traffic.node_feed import MAX_SILENCE_SECONDS, PATH, SINCE, Line, decode_line
 from kajitori.core.traffic.totals import Pod
+from kajitori.core.words.backoff import backoff_seconds
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ class RelayPods:
                     level = logging.WARNING if failures else logging.INFO
                     log.log(level, "relay: %s; the known Pods of node %s are kept", error, self._node)
             failures = 0 if self._lines != before else failures + 1
-            longest = min(MAX_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(failures, 10))
+            longest = backoff_seconds(failures + 1, PAUSE_SECONDS, MAX_PAUSE_SECONDS)
             self._stop.wait(self._chance() * longest)
 
     def _follow(self, url: str) -> None:

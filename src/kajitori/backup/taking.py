@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ import msgspec
 
 from kajitori import __version__
 from kajitori.backup.archive import About, BackupWriter, writing
-from kajitori.blobs import code, logs, outbox, results
+from kajitori.blobs import code, history_outbox, logs, results
 from kajitori.blobs.blobs import Blobs
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.words import names
@@ -74,7 +74,7 @@ async def take(path: Path, source: Source, now: datetime, say: Callable[[str], N
                     count = await _write_lines(writer, f"{HISTORY}{table.name}.jsonl", rows_of(reader, table))
                     say(f"History, {table.name}: {count}")
         if source.blobs is not None:
-            say(f"Blobs: {await _write_blobs(writer, source.blobs, source.with_results)}")
+            say(f"Blobs: {await _write_blobs(writer, source.blobs, with_results=source.with_results)}")
     return about
 
 
@@ -151,25 +151,27 @@ def _drain(file: IO[bytes], waiting: bytearray) -> None:
     waiting.clear()
 
 
-async def _write_blobs(writer: BackupWriter, blobs: Blobs, with_results: bool) -> int:
+async def _write_blobs(writer: BackupWriter, blobs: Blobs, *, with_results: bool) -> int:
     """Write code, kept logs, records that wait for history, and results: only their keys and sizes unless
     `with_results`. Return the number of blobs."""
     count, left_out = 0, []
-    for prefix in (code.PREFIX, logs.PREFIX, outbox.PREFIX, results.PREFIX):
+    for prefix in (code.PREFIX, logs.PREFIX, history_outbox.PREFIX, results.PREFIX):
         async with aclosing(blobs.under(prefix)) as found:
             listed = [blob async for blob in found]
         for blob in sorted(listed, key=lambda blob: ("/parts/" not in blob.key, blob.key)):  # whole code comes last
             if prefix == results.PREFIX and not with_results:
                 left_out.append({"key": blob.key, "bytes": blob.size_bytes, "in": blobs.where})
                 continue
-            try:
-                with writer.entry(f"{BLOBS}{blob.key}") as file:
-                    async with aclosing(blobs.get(blob.key)) as content:
-                        async for piece in content:
-                            await asyncio.to_thread(file.write, piece)
+            with suppress(NotFound):  # it was deleted meanwhile
+                await _write_blob(writer, blobs, blob.key)
                 count += 1
-            except NotFound:
-                continue  # deleted meanwhile
     await _write_lines(writer, LEFT_OUT_LINES, _async_items(left_out))
     writer.counts["blobs"] = count
     return count
+
+
+async def _write_blob(writer: BackupWriter, blobs: Blobs, key: str) -> None:
+    with writer.entry(f"{BLOBS}{key}") as file:
+        async with aclosing(blobs.get(key)) as content:
+            async for piece in content:
+                await asyncio.to_thread(file.write, piece)

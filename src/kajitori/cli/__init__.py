@@ -1,4 +1,4 @@
-"""The command line, `kaji`. It reaches a server only through the Web API."""
+"""The command line, `kaji`. It reaches a server only through the Web API. Begin with `app.Kaji`."""
 
 from __future__ import annotations
 

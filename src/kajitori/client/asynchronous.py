@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
-from kajitori.client.client import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Client, Run, RunProperties
+from kajitori.client.client import LONGEST_PAUSE_SECONDS, Client, Run, pauses_of_waiting
 from kajitori.client.models import (
     CommandOutput,
     Event,
@@ -23,6 +23,7 @@ from kajitori.client.models import (
     NodeSeries,
     Outlook,
     Result,
+    RunProperties,
     RunState,
     Series,
 )
@@ -149,7 +150,7 @@ class AsyncClient:
         found = await self.get(run) if isinstance(run, str) else run
         tell = PhaseReporter(progress)
         until = None if timeout is None else time.monotonic() + timeout
-        pause, away_since = FIRST_PAUSE_SECONDS, None
+        pauses, away_since = pauses_of_waiting(), None
         while True:
             try:
                 found.state = await self.state_of(found)
@@ -164,8 +165,7 @@ class AsyncClient:
             left = LONGEST_PAUSE_SECONDS if until is None else until - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"{found.name} is still {found.phase} after {timeout:g} s")
-            await asyncio.sleep(min(pause, left))
-            pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(min(pauses.next_seconds(), left))
 
     def logs(
         self,

@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import quote
-
-import msgspec
 
 from kajitori.client.lookup import find_run
 from kajitori.client.models import (
@@ -21,15 +19,18 @@ from kajitori.client.models import (
     NodeSeries,
     Outlook,
     Result,
+    RunProperties,
     RunState,
     Series,
+    to_model,
 )
 from kajitori.client.phases import PhaseReporter
 from kajitori.client.streams import LogReader, Outage, Patience, events, watch
 from kajitori.client.submit.keywords import RunOptions
 from kajitori.client.target import Target, target_of
 from kajitori.client.web_api import Api, Params, run_path
-from kajitori.errors import InvalidInput, NotFound, Unsupported, WrongState
+from kajitori.core.words.backoff import Backoff
+from kajitori.errors import InvalidInput, NotFound, WrongState
 
 if TYPE_CHECKING:
     from kajitori.client.connection import Transport
@@ -40,52 +41,10 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
 """Pauses between two questions whether a run has ended, if the caller set a timeout."""
 
-T = TypeVar("T")
 
-
-class RunProperties:
-    """The state of the run at the last request."""
-
-    state: RunState
-
-    @property
-    def name(self) -> str:
-        return self.state.name
-
-    @property
-    def namespace(self) -> str:
-        return self.state.namespace
-
-    @property
-    def uid(self) -> str:
-        return self.state.uid
-
-    @property
-    def phase(self) -> str:
-        """Queued, Starting, Running, Restarting, Succeeded, Failed or Stopped."""
-        return self.state.phase
-
-    @property
-    def reason(self) -> str:
-        return self.state.reason
-
-    @property
-    def message(self) -> str:
-        return self.state.message
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the run had ended."""
-        return self.state.is_final
-
-    @property
-    def exit_code(self) -> int | None:
-        """Exit code of an ended run as `kaji wait` prints it; None before the end."""
-        return self.state.exit_code
-
-    def __repr__(self) -> str:
-        reason = f" ({self.reason})" if self.reason else ""
-        return f"<{type(self).__name__} {self.namespace}/{self.name}: {self.phase}{reason}>"
+def pauses_of_waiting() -> Backoff:
+    """Return the pauses of one wait for the end of a run."""
+    return Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, growth=1.5)
 
 
 class Run(RunProperties):
@@ -243,7 +202,7 @@ class Client:
             if pack is not None:
                 check = partial(sending.submit, self._api, request, dry_run=True)
                 self.upload(pack, request.namespace or "", check=check)
-            return _to_model(sending.submit(self._api, request), RunState)
+            return to_model(sending.submit(self._api, request), RunState)
         except InvalidInput as error:
             raise in_keywords(error) from None
 
@@ -264,7 +223,7 @@ class Client:
             document = sending.what_if(self._api, request)
         except InvalidInput as error:
             raise in_keywords(error) from None
-        return _to_model({**document, "document": document}, Outlook)
+        return to_model({**document, "document": document}, Outlook)
 
     def upload(self, pack: Pack, namespace: str = "", *, check: Callable[[], object] = lambda: None) -> None:
         """Upload packed code unless the server has it; the errors are those of `upload_code`."""
@@ -301,13 +260,13 @@ class Client:
             from kajitori.client.roles import has_role
 
             self._has_role = has_role(self._api)
-        return [Run(self, _to_model(item, RunState)) for item in items]
+        return [Run(self, to_model(item, RunState)) for item in items]
 
     def state_of(self, run: Run | str) -> RunState:
         """Return the present state of a run. Raises NotFound for a removed one."""
         if isinstance(run, str):
             return self._find_run(run)
-        state = _to_model(self._api.get(run_path(_key(run.state))), RunState)
+        state = to_model(self._api.get(run_path(_key(run.state))), RunState)
         if state.uid != run.uid:
             raise NotFound(f"{run.name} was deleted", hint="another run has its name now")
         return state
@@ -325,10 +284,10 @@ class Client:
         outage = Outage(tell.say, found.name, "the run itself goes on") if progress else None
         if timeout is None:
             for view in watch(self._api, _key(found.state), outage):
-                found.state = _to_model(view, RunState)
+                found.state = to_model(view, RunState)
                 tell.show(found.state)
             return found
-        until, pause = time.monotonic() + timeout, FIRST_PAUSE_SECONDS
+        until, pauses = time.monotonic() + timeout, pauses_of_waiting()
         while True:
             found.state = self.state_of(found)
             tell.show(found.state)
@@ -337,8 +296,7 @@ class Client:
                 return found
             if left <= 0:
                 raise TimeoutError(f"{found.name} is still {found.phase} after {timeout:g} s")
-            self._api.sleep(min(pause, left))
-            pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+            self._api.sleep(min(pauses.next_seconds(), left))
 
     def logs(
         self,
@@ -360,7 +318,7 @@ class Client:
     def members(self, run: Run | str) -> Sequence[Member]:
         """Return the members of a run by rank."""
         view = _key(self._resolve_run(run).state)
-        return [_to_model(item, Member) for item in self._api.each_item(run_path(view, "/members"))]
+        return [to_model(item, Member) for item in self._api.each_item(run_path(view, "/members"))]
 
     def metrics(self, run: Run | str, *names: str, since: str = "1h") -> Sequence[Series]:
         """Return the resources that a run used, and its training figures, as bands over its ranks.
@@ -370,7 +328,7 @@ class Client:
         """
         params = {"since": since, "name": list(names) or None}
         answer = self._api.get(run_path(_key(self._resolve_run(run).state), "/metrics"), params)
-        return [_to_model(series, Series) for series in answer["series"]]
+        return [to_model(series, Series) for series in answer["series"]]
 
     def node_metrics(self, node: str, *names: str, since: str = "1h") -> Sequence[NodeSeries]:
         """Return what a node and each of its GPUs did in the last week, whether or not a run held them.
@@ -379,7 +337,7 @@ class Client:
         """
         params = {"since": since, "name": list(names) or None}
         answer = self._api.get(f"/v1/nodes/{quote(node, safe='')}/metrics", params)
-        return [_to_model({**series, "at": answer["at"]}, NodeSeries) for series in answer["series"]]
+        return [to_model({**series, "at": answer["at"]}, NodeSeries) for series in answer["series"]]
 
     def results(
         self, run: Run | str, *, states: Sequence[str] = (), best: bool = False, by: str = ""
@@ -390,18 +348,18 @@ class Client:
         """
         params = {"state": list(states) or None, "best": best, "by": by}
         path = run_path(_key(self._resolve_run(run).state), "/results")
-        return [_to_model(item, Result) for item in self._api.each_item(path, params)]
+        return [to_model(item, Result) for item in self._api.each_item(path, params)]
 
     def events(self, run: Run | str, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened to a run, the oldest first; with `follow` until it has ended, each event once."""
         view = _key(self._resolve_run(run).state)
         documents = events(self._api, view) if follow else self._api.documents(run_path(view, "/events"))
-        return (_to_model(document, Event) for document in documents)
+        return (to_model(document, Event) for document in documents)
 
     def explain(self, run: Run | str) -> Explanation:
         """Return why a run is in its phase, and what would start a waiting one."""
         document = self._api.get(run_path(_key(self._resolve_run(run).state), "/explain"))
-        return _to_model({**document, "document": document}, Explanation)
+        return to_model({**document, "document": document}, Explanation)
 
     def exec(self, run: Run | str, command: str | Sequence[str], *, rank: int = 0) -> CommandOutput:
         """Run a command in a member of a running run and return what it printed. A command that is a text is split at
@@ -447,7 +405,7 @@ class Client:
             answer = self._api.patch(run_path(_key(found.state)), update_body(changes))
         except InvalidInput as error:
             raise in_words(error, str) from None
-        found.state = _to_model(answer, RunState)
+        found.state = to_model(answer, RunState)
         return found
 
     def remove(self, run: Run | str, *, force: bool = False, checkpoint: bool = False) -> None:
@@ -461,14 +419,14 @@ class Client:
 
     def _post_change(self, run: Run | str, action: str, body: object) -> Run:
         found = self._resolve_run(run)
-        found.state = _to_model(self._api.post(run_path(_key(found.state), action), body), RunState)
+        found.state = to_model(self._api.post(run_path(_key(found.state), action), body), RunState)
         return found
 
     def _resolve_run(self, run: Run | str) -> Run:
         return self.get(run) if isinstance(run, str) else run
 
     def _find_run(self, name: str) -> RunState:
-        return _to_model(find_run(self._api, name, self.namespace or None), RunState)
+        return to_model(find_run(self._api, name, self.namespace or None), RunState)
 
     def _run_request(
         self, image: str | None, command: str | Sequence[str], options: RunOptions
@@ -503,12 +461,3 @@ def _key(state: RunState) -> dict[str, Any]:
 
 def _as_words(words: str | Sequence[str]) -> list[str] | None:
     return ([words] if isinstance(words, str) else list(words)) or None
-
-
-def _to_model(document: Any, model: type[T]) -> T:
-    """Return an answer of the server as a model. Raises Unsupported for one that the model cannot hold."""
-    try:
-        return msgspec.convert(document, model)
-    except msgspec.ValidationError as error:
-        message = f"the server's answer is not a {model.__name__} as this client knows it: {error}"
-        raise Unsupported(message, hint="the server may have another version: kaji version shows both") from error

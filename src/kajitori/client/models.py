@@ -7,12 +7,15 @@ a field that a newer server adds is ignored.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from kajitori.client.exitcodes import exit_code_of
 from kajitori.client.views import FINAL
+from kajitori.errors import Unsupported
+
+T = TypeVar("T")
 
 
 class Model(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -62,6 +65,51 @@ class RunState(Model, frozen=True, kw_only=True):
     def exit_code(self) -> int | None:
         """Exit code as `kaji wait` prints it; None before the end."""
         return exit_code_of({"status": self.status}) if self.is_final else None
+
+
+class RunProperties:
+    """The properties of a `Run` and an `AsyncRun`, which read the state that the server last returned."""
+
+    state: RunState
+
+    @property
+    def name(self) -> str:
+        return self.state.name
+
+    @property
+    def namespace(self) -> str:
+        return self.state.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.state.uid
+
+    @property
+    def phase(self) -> str:
+        """Queued, Starting, Running, Restarting, Succeeded, Failed or Stopped."""
+        return self.state.phase
+
+    @property
+    def reason(self) -> str:
+        return self.state.reason
+
+    @property
+    def message(self) -> str:
+        return self.state.message
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run had ended."""
+        return self.state.is_final
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of an ended run as `kaji wait` prints it; None before the end."""
+        return self.state.exit_code
+
+    def __repr__(self) -> str:
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"<{type(self).__name__} {self.namespace}/{self.name}: {self.phase}{reason}>"
 
 
 class Member(Model, frozen=True, kw_only=True):
@@ -210,3 +258,12 @@ class CommandOutput(Model, frozen=True, kw_only=True):
     def text(self) -> str:
         """Standard output as text."""
         return self.stdout.decode("utf-8", "replace")
+
+
+def to_model(document: Any, model: type[T]) -> T:
+    """Return an answer of the server as a model. Raises Unsupported for one that the model cannot hold."""
+    try:
+        return msgspec.convert(document, model)
+    except msgspec.ValidationError as error:
+        message = f"the server's answer is not a {model.__name__} as this client knows it: {error}"
+        raise Unsupported(message, hint="the server may have another version: kaji version shows both") from error

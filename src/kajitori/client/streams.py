@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kajitori.client.views import View, is_final
 from kajitori.client.web_api import Api, Broken, run_path, split_lines
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 FIRST_PAUSE_SECONDS = 0.5
@@ -80,7 +81,7 @@ class Patience:
             raise error
         if self._outage is not None and (now - self._since).total_seconds() >= TOLD_AFTER_SECONDS:
             self._outage.begins(error.message, until)
-        pause = min(FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1), LONGEST_PAUSE_SECONDS)
+        pause = backoff_seconds(self._failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._api.sleep(min(pause, (until - now).total_seconds()))
 
     def answered(self) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kajitori.configuration.cluster_file import CLUSTER_FILE, is_alive, is_starting, links_folder
+from kajitori.configuration.contexts import all_contexts, path_of, read
 from kajitori.configuration.private_files import write_private
-from kajitori.configuration.signed_in import all_contexts, path_of, read
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:

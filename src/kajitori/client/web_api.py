@@ -23,6 +23,7 @@ from kajitori.client.connection import (
     with_query,
 )
 from kajitori.client.target import Target
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.errors import (
     AlreadyExists,
     Busy,
@@ -238,12 +239,12 @@ class Api:
         tries: int = TRIES,
         timeout_seconds: float | None = None,
     ) -> Any:
-        pause = FIRST_PAUSE_SECONDS
         content, media_type = _encode_body(body)
         seconds = ANSWER_SECONDS if timeout_seconds is None else timeout_seconds
         request = self._request(method, path, _given_params(params), content, media_type, seconds)
         for attempt in range(1, tries + 1):
             last = attempt == tries
+            pause = backoff_seconds(attempt, FIRST_PAUSE_SECONDS, ANSWER_SECONDS)
             try:
                 response = self._send(request)
             except _NotReached as error:
@@ -262,7 +263,6 @@ class Api:
             from random import uniform
 
             self.sleep(wait * uniform(0.8, 1.2))
-            pause *= 2
         raise AssertionError("unreachable")
 
     def _request(

@@ -1,4 +1,4 @@
-"""Transport of code: a folder as one archive that is identical on every machine, and back.
+"""Transport of code: a folder as one archive that is identical on every machine, and back. Begin with `packing.pack`.
 
     layout     the format of an archive, and which entries are forbidden
     ignoring   which files are left out: .gitignore, .kajiignore

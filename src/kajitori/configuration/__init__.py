@@ -1,1 +1,2 @@
-"""Configuration of processes: options, operators' files, private files, and discovery of a running `kaji up`."""
+"""Configuration of processes: options, operators' files, private files, and discovery of a running `kaji up`. Begin
+with `followed_file.FollowedFile`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kajitori.configuration.followed_file import FollowedFile, InForce
-from kajitori.core.network.registry import Networks, parse_networks
+from kajitori.core.network.registry.model import Networks
+from kajitori.core.network.registry.parsing import parse_networks
 
 
 class NetworksInForce(InForce[Networks]):

@@ -2,6 +2,7 @@
 
 Begin with `run_controller.RunController.run`, the loop, and `reconciler.Reconciler.reconcile`, one step of one run.
 
+removal      the end of a run's object
 leadership   only one controller writes
 changes, workqueue   which runs are reconciled, and when
 queue        plans and starts waiting runs

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kajitori.cluster.held import adopt_usage
 from kajitori.cluster.mirror.pod_index import coverage_of
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.preemptions import preemptor_waits
-from kajitori.cluster.run_object import RUNS, RunObject
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.stored_runs import life_of
+from kajitori.cluster.usage_ledger import adopt_usage
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
 from kajitori.controllers.queue.queue import Admitted
-from kajitori.controllers.records.history import ASK_AGAIN
+from kajitori.controllers.removal import Removal
 from kajitori.controllers.runs.attempts import (
     delete_member,
     delete_members,
@@ -31,7 +31,6 @@ from kajitori.controllers.runs.attempts import (
     release_member,
     restore_metadata,
 )
-from kajitori.controllers.runs.checkpoints import delete_checkpoint
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang
@@ -45,26 +44,12 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
-from kajitori.core.words.times import parse_time
 from kajitori.errors import Forbidden, InvalidInput
 
 log = logging.getLogger(__name__)
 
 LOGS_OF_DELETED_SECONDS = 15
 """Longest time for which the Pod of a run that is being deleted stays so that its log can be saved."""
-
-EXPIRY_WAITS = timedelta(minutes=1)
-"""Time until a removal that waits for history is tried again. It need not be fast: the run is old."""
-
-NOTICES_OF_DELETED = timedelta(minutes=1)
-"""Longest time for which the object of a deleted run stays because no outbox can be written."""
-
-END_UNSEEN = timedelta(minutes=1)
-"""Longest time for which the object of a deleted run stays because runs that wait for it have not noted how it
-ended."""
-
-REMOVAL_REFUSED = timedelta(minutes=10)
-"""Time until a removal that the API server refused is tried again. An older role may lack the permission."""
 
 
 class _Observed(NamedTuple):
@@ -98,6 +83,7 @@ class Reconciler:
         self._now = cluster.now
         self._metrics = cluster.metrics
         self._work = work
+        self._removal = Removal(cluster, work, runs=runs, records=records)
         self._runs = runs
         self._planning = queue.planning
         self._starter = queue.starter
@@ -129,7 +115,7 @@ class Reconciler:
             if deleting:
                 self._planning.leave(key)
             else:
-                await self._add_finalizer(run)
+                await self._removal.add_finalizer(run)
             return
         if run.status is None and not self._runs.statuses.knows(run):
             await self._recall_attempts(run)
@@ -332,9 +318,9 @@ class Reconciler:
             case gang.ReleaseMember():
                 await release_member(self._client, run.metadata.namespace, action)
             case gang.Release():
-                await self._remove_finalizer(key, run, status, version)
+                await self._removal.release(key, run, status, version)
             case gang.Remove():
-                await self._delete_expired(key, run, status, version)
+                await self._removal.delete_expired(key, run, status, version)
 
     async def _keep_evidence(self, run: RunObject, admitted: Admitted, step: gang.Step) -> None:
         """Store the stacks of a failed gang's survivors before they are ended, within their grace at most."""
@@ -393,79 +379,12 @@ class Reconciler:
         counted = [member for member in members if covered.covers(member.attempt, member.rank)]
         return budget_spec(admitted.life.type, run.metadata.uid, status, counted)
 
-    async def _add_finalizer(self, run: RunObject) -> None:
-        meta = run.metadata
-        patch = {
-            "metadata": {
-                "finalizers": [*meta.finalizers, names.FINALIZER],
-                "resourceVersion": meta.resource_version,
-            }
-        }
-        await self._client.patch(RUNS, meta.name, patch, meta.namespace)
-        if run.status is None:
-            self._runs.statuses.note_attempts(run, 0)
-
     async def _recall_attempts(self, run: RunObject) -> None:
         """Find the number of attempts of a run without a status. It is new, or its status was removed; then the kept
         logs show how many attempts it had."""
         meta = run.metadata
         kept = await self._records.logs.last_attempt(meta.namespace, meta.uid) if self._records.logs is not None else 0
         self._runs.statuses.note_attempts(run, kept)
-
-    async def _remove_finalizer(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
-        """Remove the finalizer of a run that is being deleted, and everything that is stored about it and not part of
-        history. Does nothing while the object has to stay."""
-        if await self._has_to_stay(key, run, status, version):
-            return
-        meta, history = run.metadata, self._records.history
-        if self._records.logs is not None:
-            if history is None:
-                await self._records.logs.forget(meta.namespace, meta.uid)
-            self._records.logs.forget_run(meta.uid)
-        if history is None:
-            await self._records.results.forget(meta.namespace, meta.uid)
-        await self._runs.budgets.keep(run, None)
-        await delete_checkpoint(self._client, self._cluster.policy, meta.namespace, meta.name)
-        left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
-        patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}
-        await self._client.patch(RUNS, meta.name, patch, meta.namespace)
-
-    async def _has_to_stay(self, key: Key, run: RunObject, status: RunStatus, version: str) -> bool:
-        """Whether the object of a deleted run has to stay for now: runs that wait for it have yet to note its end,
-        outboxes lack its notices, or history lacks its record. The run is queued again then."""
-        history, messages = self._records.history, self._records.messages
-        deleted_at = parse_time(run.metadata.deletion_timestamp or "")
-        is_recent = deleted_at is not None and self._now() - deleted_at < END_UNSEEN
-        if is_recent and self._cluster.dependencies.has_unseen_end(run, self._now()):
-            self._work.wake(key, STATUS_INTERVAL)
-            return True
-        if messages is not None and not messages.has_all(run, status) and deleted_at is not None:
-            if self._now() - deleted_at < NOTICES_OF_DELETED:
-                self._work.wake(key, STATUS_INTERVAL)
-                return True
-            log.warning("run %s/%s is deleted, and its last messages are lost", *key)
-        if history is not None and not await history.keep_end(run, status, removed=True, rule="deleted"):
-            self._work.wake(key, ASK_AGAIN)
-            waits = history.describe_wait()
-            if waits != status.removal_waits:
-                status_then = msgspec.structs.replace(status, removal_waits=waits)
-                await self._runs.statuses.write(run, status_then, version, before=status)
-            return True
-        return False
-
-    async def _delete_expired(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
-        """Delete a run that ended long ago, unless it has changed since it was read, or history lacks its end."""
-        meta, history = run.metadata, self._records.history
-        if history is not None and not await history.keep_end(run, status, removed=False, rule="expired"):
-            self._work.wake(key, EXPIRY_WAITS)
-            return
-        try:
-            await self._client.delete(
-                RUNS, meta.name, meta.namespace, propagation="Background", uid=meta.uid, resource_version=version
-            )
-        except Forbidden as error:
-            log.warning("run %s/%s has ended and is to be removed: %s", *key, error)
-            self._work.wake(key, REMOVAL_REFUSED)
 
     def _forget_run(self, key: Key) -> None:
         known = self._decided.pop(key, None)

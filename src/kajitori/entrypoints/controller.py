@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from kajitori.blobs.code import CodeStore
+from kajitori.blobs.history_outbox import HistoryOutbox
 from kajitori.blobs.logs import KeptLogs
-from kajitori.blobs.outbox import Outbox
 from kajitori.blobs.questions import Questions
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView
@@ -75,7 +75,7 @@ def controller(options: ControllerOptions) -> int:
                     kept_logs=kept_logs,
                     code=code,
                     history=history,
-                    outbox=Outbox(blobs) if blobs is not None else None,
+                    outbox=HistoryOutbox(blobs) if blobs is not None else None,
                     questions=Questions(blobs) if blobs is not None else None,
                     watched=blobs,
                     metrics=metrics,

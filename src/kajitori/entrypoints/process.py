@@ -14,6 +14,7 @@ from typing import Any
 
 import uvloop
 
+from kajitori.core.words.backoff import Backoff
 from kajitori.entrypoints.garbage import reduce_garbage_collection
 from kajitori.entrypoints.logs import LogOptions, begin_logging, is_json, log_end
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError
@@ -94,7 +95,7 @@ async def supervise(parts: Sequence[tuple[str, Part]], stop: asyncio.Event) -> N
 
 
 async def _kept_alive(name: str, part: Part, stop: asyncio.Event) -> None:
-    pause = RESTART_PAUSE_SECONDS
+    backoff = Backoff(RESTART_PAUSE_SECONDS, RESTART_PAUSE_MAX_SECONDS)
     while not stop.is_set():
         try:
             await part(stop)
@@ -102,6 +103,7 @@ async def _kept_alive(name: str, part: Part, stop: asyncio.Event) -> None:
         except Conflict:
             raise  # another process does this work already, so a restart would not help
         except Exception as error:
+            pause = backoff.next_seconds()
             if isinstance(error, KajitoriError):
                 log.error("the %s stopped: %s; started again in %.0f s", name, error, pause)
             else:
@@ -109,7 +111,6 @@ async def _kept_alive(name: str, part: Part, stop: asyncio.Event) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await stop.wait()
-        pause = min(pause * 2, RESTART_PAUSE_MAX_SECONDS)
 
 
 @asynccontextmanager

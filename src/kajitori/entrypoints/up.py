@@ -20,9 +20,9 @@ from kajitori.agent.servers import Servers
 from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
+from kajitori.blobs.history_outbox import HistoryOutbox
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
-from kajitori.blobs.outbox import Outbox
 from kajitori.blobs.questions import Questions
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.applying import apply
@@ -225,7 +225,7 @@ async def _serve(
             kept_logs=KeptLogs(blobs),
             code=CodeStore(blobs),
             history=history,
-            outbox=Outbox(blobs),
+            outbox=HistoryOutbox(blobs),
             questions=Questions(blobs),
             watched=blobs,
             metrics=metrics,

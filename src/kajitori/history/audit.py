@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kajitori.core.usage.records import AuditEntry
-from kajitori.history.database import Database, Parameters, Statement
+from kajitori.history.databases.database import Database, Parameters, Statement
 
 _COLUMNS = ("key", "at", "actor", "source", "action", "namespace", "object", "outcome", "rule", "message")
 _INSERT = (

@@ -13,7 +13,7 @@ from typing import Any
 
 import zstandard
 
-from kajitori.history.database import Database, Reader, Row, Statement, placeholders
+from kajitori.history.databases.database import Database, Reader, Row, Statement, placeholders
 from kajitori.history.sums import fact
 
 PAGE = 2_000

@@ -12,7 +12,7 @@ import msgspec
 
 from kajitori.core.usage.daily import DAY, TimeAmount, TimedPart, TimeKey, TimeLevel, daily_times
 from kajitori.core.usage.lost_time import Held, Mark, divide
-from kajitori.history.database import Database, Row, Statement, placeholders
+from kajitori.history.databases.database import Database, Row, Statement, placeholders
 
 _KEY = tuple(field.name for field in msgspec.structs.fields(TimeKey))
 _AMOUNT = tuple(field.name for field in msgspec.structs.fields(TimeAmount))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from kajitori.core.network.exhaustion import DayUse
-from kajitori.core.network.pools import AddressPool
+from kajitori.core.network.use.exhaustion import DayUse
+from kajitori.core.network.use.pools import AddressPool
 from kajitori.core.traffic.history import (
     DAY,
     DAYS_KEPT_SECONDS,
@@ -18,7 +18,7 @@ from kajitori.core.traffic.history import (
     Key,
     TrafficRecord,
 )
-from kajitori.history.database import Database, Row, Statement
+from kajitori.history.databases.database import Database, Row, Statement
 
 ADDRESS_DAYS = 800
 """Days for which the use of pools is kept."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kajitori.core.telemetry.levels import NODE_LEVELS
 from kajitori.core.telemetry.node_figures import NodeInterval, coarser, pack, unpack
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
-from kajitori.history.database import Database, Row, Statement
+from kajitori.history.databases.database import Database, Row, Statement
 from kajitori.history.telemetry import Thinned
 
 _COLUMNS = "seconds, began_at, node, document"

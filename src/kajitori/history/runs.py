@@ -14,7 +14,7 @@ from kajitori.core.spec.status import Amounts
 from kajitori.core.usage.lost_time import Mark
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState
 from kajitori.history import lost_time
-from kajitori.history.database import Database, Parameters, Row, Statement
+from kajitori.history.databases.database import Database, Parameters, Row, Statement
 
 _COLUMNS = (
     *("uid", "namespace", "name", "owner", "type", "phase", "reason", "created_at", "started_at", "ended_at"),

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Collection, Container, Iterable, Sequ
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from kajitori.core.network.exhaustion import DayUse
-from kajitori.core.network.pools import AddressPool
+from kajitori.core.network.use.exhaustion import DayUse
+from kajitori.core.network.use.pools import AddressPool
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.node_figures import NodeInterval
 from kajitori.core.traffic.history import HistoryGroup, HourRecord, Key, TrafficRecord
@@ -19,13 +19,13 @@ from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import KajitoriError
 from kajitori.history import lost_time, network, node_figures, runs, sums, telemetry, usage, usage_over_time
 from kajitori.history.audit import AuditFilter, list_audit, statement_of
-from kajitori.history.database import Database, Statement, without_details
+from kajitori.history.databases.database import Database, Statement, without_details
 from kajitori.history.node_figures import NodeRow
 from kajitori.history.runs import RunFilter
 
 
 class History:
-    """Runs, usage and audit in one database. Every method raises the errors of `history.failures`."""
+    """Runs, usage and audit in one database. Every method raises the errors of `history.databases.failures`."""
 
     def __init__(self, url: str, password: str | None = None) -> None:
         """`url` begins with `sqlite:` or `postgresql:`; `configuration.option_faults` checks it."""
@@ -241,13 +241,13 @@ class History:
 async def open_database(url: str, password: str | None = None) -> Database:
     """Open the database of this URL and bring its schema up to date.
 
-    Raises the errors of `history.failures`, and Unsupported if its schema is newer than this program.
+    Raises the errors of `history.databases.failures`, and Unsupported if its schema is newer than this program.
     """
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
-        from kajitori.history.sqlite import SqliteDatabase
+        from kajitori.history.databases.sqlite import SqliteDatabase
 
         return await SqliteDatabase.open(Path(unquote(parts.path)))
-    from kajitori.history.postgres import PostgresDatabase
+    from kajitori.history.databases.postgres import PostgresDatabase
 
     return await PostgresDatabase.open(url, password)

@@ -14,7 +14,7 @@ import msgspec
 
 from kajitori.core.usage.daily import DAY, Amount, SumKey, UsedPart, daily_sums
 from kajitori.history import lost_time
-from kajitori.history.database import Database, Reader, Row, Statement, placeholders
+from kajitori.history.databases.database import Database, Reader, Row, Statement, placeholders
 
 SUMMED_AT_ONCE = 5_000
 """Largest number of segments that are summed up in one transaction."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kajitori.core.telemetry.bands import pack, unpack
 from kajitori.core.telemetry.levels import LEVELS, Interval, Level, coarser
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
-from kajitori.history.database import Database, Row, Statement
+from kajitori.history.databases.database import Database, Row, Statement
 
 _COLUMNS = "run_uid, attempt, seconds, began_at, ranks, document"
 _UPSERT = (

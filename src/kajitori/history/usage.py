@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kajitori.core.usage.daily import DAY, MIB_SHIFT, Level, Stretch, parts_of
-from kajitori.core.usage.sums import By, Prices, UsageSum, add_up, add_whole
+from kajitori.core.usage.sums import By, MemberTime, Prices, ResourceTime, UsageSum, add_up, add_whole
 from kajitori.core.words.nodes.node_lists import expand
-from kajitori.history.database import Database, Parameters, Reader, Row
+from kajitori.history.databases.database import Database, Parameters, Reader, Row
 from kajitori.history.sums import fact
 
 LONG_SECONDS = 2 * DAY
@@ -142,7 +142,7 @@ async def _by_sums(database: Database, by: By, wanted: UsageFilter, prices: Pric
         WITH parts(key, gpu_type, {SUMMED_COLUMNS}) AS ({" UNION ALL ".join(selects)})
         SELECT key, gpu_type, {_TOTALS} FROM parts GROUP BY 1, 2
     """
-    return add_whole(amounts(await database.fetch(sql, *query.values)), prices)
+    return add_whole(resource_times(await database.fetch(sql, *query.values)), prices)
 
 
 def _sums_of(query: Query, stretch: Stretch, level: str) -> str:
@@ -187,13 +187,14 @@ async def add_expired(
     if not selects:
         return sums
     sql = f"SELECT '{EXPIRED}', gpu_type, {_TOTALS} FROM ({' UNION ALL '.join(selects)}) AS days GROUP BY 2"
-    return add_whole(amounts(await reader.fetch(sql, *query.values)), prices, sums)
+    return add_whole(resource_times(await reader.fetch(sql, *query.values)), prices, sums)
 
 
-def amounts(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
-    """Yield key, GPU type, GPU-seconds, milli-core-seconds, byte-seconds and member-seconds."""
+def resource_times(rows: list[Row]) -> Iterator[ResourceTime]:
+    """Yield the resource time of each row: a key, a GPU type, and the columns of the daily sums."""
     for key, gpu_type, gpus, cpu, mib, odd, members in rows:
-        yield key, gpu_type, int(gpus), int(cpu), (int(mib) << MIB_SHIFT) + int(odd), int(members)
+        byte_seconds = (int(mib) << MIB_SHIFT) + int(odd)
+        yield ResourceTime(key, gpu_type, int(gpus), int(cpu), byte_seconds, int(members))
 
 
 async def _by_run(database: Database, wanted: UsageFilter, prices: Prices) -> dict[str, UsageSum]:
@@ -224,13 +225,13 @@ async def _by_run(database: Database, wanted: UsageFilter, prices: Prices) -> di
     async with database.snapshot() as reader:
         sums = add_up(_runs_of(await reader.fetch(each_run, *query.values)), prices)
         rows = await reader.fetch(all_others, *query.values)
-    return add_up(((OTHERS, *row) for row in rows), prices, sums)
+    return add_up((MemberTime(OTHERS, *row) for row in rows), prices, sums)
 
 
-def _runs_of(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
-    """Yield key of the run, amounts and member-seconds."""
-    for namespace, name, uid, gpu_type, gpus, cpu_millis, memory_bytes, seconds in rows:
-        yield f"{namespace}/{name}/{uid}", gpu_type, gpus, cpu_millis, memory_bytes, seconds
+def _runs_of(rows: list[Row]) -> Iterator[MemberTime]:
+    """Yield the time of each row under the key of its run."""
+    for namespace, name, uid, *amounts_and_seconds in rows:
+        yield MemberTime(f"{namespace}/{name}/{uid}", *amounts_and_seconds)
 
 
 async def _by_node(database: Database, wanted: UsageFilter, prices: Prices) -> dict[str, UsageSum]:
@@ -257,12 +258,12 @@ async def _by_node(database: Database, wanted: UsageFilter, prices: Prices) -> d
     return sums
 
 
-def _nodes_of(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
-    """Yield each node of each row, with amounts and member-seconds there."""
+def _nodes_of(rows: list[Row]) -> Iterator[MemberTime]:
+    """Yield the time of each row on each of its nodes, under the node's name."""
     for nodes, gpu_type, gpus, cpu_millis, memory_bytes, seconds in rows:
         amounts = gpu_type, gpus, cpu_millis, memory_bytes
         if not nodes:
-            yield UNKNOWN_NODE, *amounts, seconds
+            yield MemberTime(UNKNOWN_NODE, *amounts, seconds)
             continue
         for node, count in Counter(expand(nodes)).items():
-            yield node, *amounts, count * seconds
+            yield MemberTime(node, *amounts, count * seconds)

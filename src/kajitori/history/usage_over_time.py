@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 from kajitori.core.usage.daily import DAY, Level
 from kajitori.core.usage.over_time import SECONDS, name_of
-from kajitori.core.usage.sums import By, Prices, UsageSum, add_whole
-from kajitori.history.database import Database, Reader, Row
-from kajitori.history.usage import AMOUNTS, SUMMED_COLUMNS, Query, UsageFilter, add_expired, amounts, level_of
+from kajitori.core.usage.sums import By, Prices, ResourceTime, UsageSum, add_whole
+from kajitori.history.databases.database import Database, Reader, Row
+from kajitori.history.usage import AMOUNTS, SUMMED_COLUMNS, Query, UsageFilter, add_expired, level_of, resource_times
 
 Amounts = tuple[int, int, int, int]
 """GPU-seconds, milli-core-seconds, byte-seconds and member-seconds."""
-Used = tuple[str, str, int, int, int, int]
-"""The name of a day or hour, a GPU type, and the amounts."""
 
 
 async def sum_over_time(database: Database, by: By, wanted: UsageFilter, prices: Prices) -> dict[str, UsageSum]:
@@ -62,7 +60,7 @@ class _Collected:
             _add(self._whole, (first + 1, gpu_type), _times(each_second, each))
             _add(self._whole, (last, gpu_type), _times(each_second, -each))
 
-    def amounts(self) -> Iterator[Used]:
+    def amounts(self) -> Iterator[ResourceTime]:
         """Yield the amounts of each day or hour in which there are any, with its name."""
         for gpu_type in {gpu_type for _, gpu_type in (*self._amounts, *self._whole)}:
             now: Amounts = (0, 0, 0, 0)
@@ -71,7 +69,7 @@ class _Collected:
                 now = _sum(now, self._whole.get((number, gpu_type), (0, 0, 0, 0)))
                 found = _sum(now, self._amounts.get((number, gpu_type), (0, 0, 0, 0)))
                 if any(found):
-                    yield name_of(self._by, number), gpu_type, *found
+                    yield ResourceTime(name_of(self._by, number), gpu_type, *found)
 
 
 def _add(amounts: dict[tuple[int, str], Amounts], key: tuple[int, str], more: Amounts) -> None:
@@ -124,8 +122,8 @@ async def _add_whole_days(reader: Reader, wanted: UsageFilter, first: int, end: 
         f"AND first >= {query.add(first)} AND first < {query.add(end)}{query.filter}{only} GROUP BY 1, 2",
         *query.values,
     )
-    for number, gpu_type, *found in amounts(rows):
-        gpu_seconds, cpu_milli_seconds, byte_seconds, member_seconds = found
+    for number, gpu_type, *amounts in resource_times(rows):
+        gpu_seconds, cpu_milli_seconds, byte_seconds, member_seconds = amounts
         used.add(int(number), gpu_type, (gpu_seconds, cpu_milli_seconds, byte_seconds, member_seconds))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kajitori.install.parts.monitoring import alerts, monitors
 from kajitori.install.parts.objects import Object, as_yaml
-from kajitori.install.parts.watching import alerts, monitors
 from kajitori.install.render import certificates, render
 from kajitori.install.settings import (
     HistorySettings,

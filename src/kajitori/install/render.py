@@ -8,7 +8,7 @@ from kajitori.core.admission.member_policy import member_policy, member_policy_b
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.pods.manifests import priority_class
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.install.parts import surroundings, watching, workloads
+from kajitori.install.parts import agents, monitoring, surroundings, workloads
 from kajitori.install.parts.gateway import authentication, gateway
 from kajitori.install.parts.objects import Object, as_yaml, made
 from kajitori.install.parts.roles import roles
@@ -35,9 +35,9 @@ def render(
         "flowcontrol": surroundings.flow_control(settings) if settings.flow_control else [],
         "certificates": certificates(settings),
         "policy": [policy_map(settings, policy, networks)],
-        "alerts": watching.alerts(settings),
-        "monitors": watching.monitors(settings),
-        "dashboards": watching.dashboards(settings),
+        "alerts": monitoring.alerts(settings),
+        "monitors": monitoring.monitors(settings),
+        "dashboards": monitoring.dashboards(settings),
         "networkpolicies": surroundings.network_policies(settings),
         "controller": workloads.controller(settings),
         "server": workloads.server(settings),
@@ -46,7 +46,7 @@ def render(
         files["gateway"] = gateway(settings)
     if settings.agents.enabled:
         files["relay"] = workloads.relay(settings)
-        files["agent"] = [agent_policy(settings), *workloads.agent(settings)]
+        files["agent"] = [agent_policy(settings), *agents.agents(settings)]
     return {name: objects for name, objects in files.items() if objects}
 
 

@@ -18,7 +18,7 @@ from kajitori.kube.connection.retry import RetryPolicy
 from kajitori.kube.connection.transport import Environment, OnWriteError, Params, Transport, Upgraded
 from kajitori.kube.decoding import Page, decode, decode_page
 from kajitori.kube.errors import GoneError
-from kajitori.kube.requests import PatchKind, delete_options, encode, segment, selectors
+from kajitori.kube.requests import PatchKind, delete_options, encode, given_params, segment, selectors
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.spdy.ports import PORT_PROTOCOL
 from kajitori.kube.streams import EXEC_PROTOCOL, ByteStream, ExecStream, PortStream
@@ -306,13 +306,9 @@ class KubeClient:
     ) -> Object:
         """Change parts of an object. With `force`, server-side apply takes fields over from other managers. With
         `dry_run`, return the object that the API server would store."""
-        params = {}
-        if field_manager or kind is PatchKind.APPLY:
-            params["fieldManager"] = field_manager or self._field_manager
-        if force:
-            params["force"] = "true"
-        if dry_run:
-            params["dryRun"] = "All"
+        needs_manager = field_manager or kind is PatchKind.APPLY
+        manager = (field_manager or self._field_manager) if needs_manager else ""
+        params = given_params({"fieldManager": manager, "force": force, "dryRun": "All" if dry_run else ""})
         answer = await self._transport.request(
             "PATCH",
             self._object_path(resource, name, namespace, subresource),
@@ -397,16 +393,12 @@ class KubeClient:
         API server ignores fractions of a second. `stream` is Stdout or Stderr for the lines of one output stream. It
         excludes `tail_lines`, and an API server without the feature PodLogsQuerySplitStreams refuses it.
         """
-        params: dict[str, str] = {"container": container} if container else {}
-        numbers = {"tailLines": tail_lines, "limitBytes": limit_bytes}
-        params |= {name: str(value) for name, value in numbers.items() if value is not None}
-        params |= {"sinceTime": since_time} if since_time else {}
-        params |= {"stream": stream} if stream else {}
-        switches = {"follow": follow, "timestamps": timestamps}
-        params |= {name: "true" for name, on in switches.items() if on}
+        wanted: dict[str, str | int | None] = {"container": container, "tailLines": tail_lines}
+        wanted |= {"limitBytes": limit_bytes, "sinceTime": since_time, "stream": stream}
+        wanted |= {"follow": follow, "timestamps": timestamps}
         response = await self._transport.stream(
             self._object_path(PODS, pod, namespace, "log"),
-            params=params,
+            params=given_params(wanted),
             accept="*/*",
             buffer_bytes=LOG_BUFFER_BYTES,
         )
@@ -447,10 +439,9 @@ class KubeClient:
         tty: bool,
     ) -> ExecStream:
         params = [("command", part) for part in command]
-        if container:
-            params.append(("container", container))
-        params += [("stdin", str(stdin).lower()), ("stdout", "true"), ("stderr", str(not tty).lower())]
-        params.append(("tty", str(tty).lower()))
+        params += given_params({"container": container}).items()
+        streams = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
+        params += [(name, "true" if is_open else "false") for name, is_open in streams.items()]
         path = self._object_path(PODS, pod, namespace, subresource)
         return ExecStream(self.config, await self._transport.websocket(path, params=params, protocol=EXEC_PROTOCOL))
 

@@ -31,8 +31,13 @@ def segment(name: str, field: str) -> str:
 
 def selectors(label_selector: str, field_selector: str) -> dict[str, str]:
     """Return the parameters of a request that select objects; an empty selector selects all."""
-    chosen = {"labelSelector": label_selector, "fieldSelector": field_selector}
-    return {name: value for name, value in chosen.items() if value}
+    return given_params({"labelSelector": label_selector, "fieldSelector": field_selector})
+
+
+def given_params(wanted: Mapping[str, str | int | None]) -> dict[str, str]:
+    """Return the parameters of a request that have a value: neither None, nor an empty text, nor False."""
+    given = {name: value for name, value in wanted.items() if value is not None and value is not False and value != ""}
+    return {name: "true" if value is True else str(value) for name, value in given.items()}
 
 
 def encode(body: Mapping[str, Any] | bytes) -> bytes:

@@ -16,7 +16,6 @@ from kajitori.member.server import Failure, Server
 def main(environment: Mapping[str, str], server: Server | None = None) -> int:
     """Return the exit code. The last line on stderr is the reason, which the kubelet puts into the Pod's status."""
     began = time.monotonic()
-    run, attempt = environment["KAJI_RUN"], int(environment["KAJI_ATTEMPT"])
     folder = environment[first_step.FOLDER_ENV]
     server = server or Server(
         environment[first_step.SERVER_ENV],
@@ -29,23 +28,7 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
             _write_notebook_token(environment, server, folder)
         if first_step.ALONE_ENV in environment:
             return 0
-        members, rank = int(environment["KAJI_WORLD_SIZE"]), int(environment["KAJI_RANK"])
-        host_name = os.uname().nodename
-        addresses = server.addresses(members, _deadline_seconds(environment) - (time.monotonic() - began))
-        slots, by_address = int(environment[first_step.SLOTS_ENV]), first_step.BY_ADDRESS_ENV in environment
-        text = hosts.hostfile(run, attempt, addresses, slots, by_address=by_address)
-        if first_step.MPI_PORT_ENV in environment:
-            from kajitori.member import mpi_files  # expensive to import
-
-            names = [line.split()[0] for line in text.splitlines()]
-            text = mpi_files.merge_hostfile(text, addresses)
-            own = list(dict.fromkeys(addresses)).index(addresses[rank])
-            hosts.write(f"{folder}/{first_step.HOSTS_MPICH_FILE}", mpi_files.as_mpich_hostfile(text, own, host_name))
-            left = _deadline_seconds(environment) - (time.monotonic() - began)
-            mpi_files.make(folder, server, rank, names, addresses, left)
-        hosts.write(f"{folder}/{first_step.HOSTS_FILE}", text)
-        text = hosts.etc_hosts(hosts.read_known(first_step.ETC_HOSTS), run, attempt, addresses, rank, host_name)
-        hosts.write(f"{folder}/{first_step.ETC_HOSTS_FILE}", text)
+        members = _write_hosts(environment, server, folder, began)
     except Failure as failure:
         sys.stderr.write(f"{failure}\n")
         return failure.exit_code
@@ -54,6 +37,34 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
         return 1
     sys.stdout.write(f"{members} members are known after {time.monotonic() - began:.2f} s\n")
     return 0
+
+
+def _write_hosts(environment: Mapping[str, str], server: Server, folder: str, began: float) -> int:
+    """Wait until the addresses of all members are known, and write the files that name them. Return how many there
+    are.
+
+    Raises Failure if they are not known in time.
+    """
+    # 1. Ask for the addresses, by rank.
+    members, rank = int(environment["KAJI_WORLD_SIZE"]), int(environment["KAJI_RANK"])
+    addresses = server.addresses(members, _seconds_left(environment, began))
+    # 2. Write the host list of the program, for MPI with its keys and start scripts.
+    run, attempt, host_name = environment["KAJI_RUN"], int(environment["KAJI_ATTEMPT"]), os.uname().nodename
+    slots, by_address = int(environment[first_step.SLOTS_ENV]), first_step.BY_ADDRESS_ENV in environment
+    text = hosts.hostfile(run, attempt, addresses, slots, by_address=by_address)
+    if first_step.MPI_PORT_ENV in environment:
+        from kajitori.member import mpi_files  # expensive to import
+
+        member_names = [line.split()[0] for line in text.splitlines()]
+        text = mpi_files.merge_hostfile(text, addresses)
+        own = list(dict.fromkeys(addresses)).index(addresses[rank])
+        hosts.write(f"{folder}/{first_step.HOSTS_MPICH_FILE}", mpi_files.as_mpich_hostfile(text, own, host_name))
+        mpi_files.make(folder, server, rank, member_names, addresses, _seconds_left(environment, began))
+    hosts.write(f"{folder}/{first_step.HOSTS_FILE}", text)
+    # 3. Write /etc/hosts, by which members find each other by name.
+    text = hosts.etc_hosts(hosts.read_known(first_step.ETC_HOSTS), run, attempt, addresses, rank, host_name)
+    hosts.write(f"{folder}/{first_step.ETC_HOSTS_FILE}", text)
+    return members
 
 
 def _fetch_archives(environment: Mapping[str, str], server: Server, folder: str, began: float) -> None:
@@ -89,6 +100,11 @@ def _write_notebook_token(environment: Mapping[str, str], server: Server, folder
 
 def _deadline_seconds(environment: Mapping[str, str]) -> float:
     return float(environment[first_step.DEADLINE_ENV])
+
+
+def _seconds_left(environment: Mapping[str, str], began: float) -> float:
+    """Return the time until the deadline of a first step that began at this time of the monotonic clock."""
+    return _deadline_seconds(environment) - (time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
+from kajitori.core.words.backoff import Backoff
 from kajitori.openid.answers import AnswerTooLong, read_whole
 from kajitori.openid.authentication_config import Issuer
 
@@ -86,7 +87,7 @@ class IssuerKeys:
         self._keys: KeySet | None = None
         self._fetched_at = 0.0
         self._fetching: asyncio.Task[None] | None = None
-        self._pause = 0.0
+        self._backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._not_before = 0.0
         self._failure = ""
 
@@ -124,11 +125,11 @@ class IssuerKeys:
             self._keys = await self._fetch(self._issuer)
             self._fetched_at = self._clock()
             # Tokens with invented key IDs must not cause a fetch each.
-            self._pause, self._not_before = 0.0, self._clock() + FIRST_PAUSE_SECONDS
+            self._backoff.reset()
+            self._not_before = self._clock() + FIRST_PAUSE_SECONDS
         except NoKeys as error:
             self._failure = str(error)
-            self._pause = min(max(self._pause * 2, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
-            self._not_before = self._clock() + self._pause * random.uniform(0.8, 1.2)
+            self._not_before = self._clock() + self._backoff.next_seconds() * random.uniform(0.8, 1.2)
             _log.warning("cannot fetch the keys of an OpenID provider: %s", error)
         finally:
             self._fetching = None

@@ -50,7 +50,7 @@ class Follower:
             self._is_new = False
             if not self._sent:
                 self._sent = feed.pods(self._node)
-                return Line(stamp, True, tuple(self._sent.values()), (), age)
+                return Line(stamp, whole=True, pods=tuple(self._sent.values()), age_seconds=age)
         pods, gone = [], []
         for key in dirty:
             old, new = self._sent.pop(key, None), feed.pod(self._node, key)
@@ -60,7 +60,7 @@ class Follower:
                     pods.append(new)
             if old is not None and (new is None or new.uid != old.uid):
                 gone.append(old.uid)
-        return Line(stamp, False, tuple(pods), tuple(gone), age)
+        return Line(stamp, pods=tuple(pods), gone=tuple(gone), age_seconds=age)
 
 
 class NodeFeed:

@@ -24,8 +24,9 @@ import pytest
 from tests.helpers.network.netns import Namespace, Server, answered, call, connect, knock, namespaces
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 
-from kajitori.core.network.registry import Networks, parse_networks
-from kajitori.core.network.render import Rendered, render_hub, render_nat
+from kajitori.core.network.hubs.render import Rendered, render_hub, render_nat
+from kajitori.core.network.registry.model import Networks
+from kajitori.core.network.registry.parsing import parse_networks
 
 pytestmark = [pytest.mark.root, pytest.mark.xdist_group("network-isolation")]
 """One worker runs all these tests, because of the hosts that they share."""

@@ -25,7 +25,8 @@ from tests.harness.servers.real_server import RealServer, free_port, running_rea
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
 from kajitori.core.words import names
-from kajitori.install.parts.workloads import POLICY_FOLDER, SIGN_IN_FOLDER, TLS_FOLDER
+from kajitori.install.parts.pods import POLICY_FOLDER, TLS_FOLDER
+from kajitori.install.parts.workloads import SIGN_IN_FOLDER
 from kajitori.install.settings import SIGN_IN_SECRET, TLS_SECRET
 
 SERVER, RELAY, RENEWAL = "kajitori-server", "kajitori-relay", "kajitori-certificates"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kajitori.client.target import Target, choose, contexts, find_target, target_of
-from kajitori.configuration.signed_in import SignedIn, path_of, write
+from kajitori.configuration.contexts import SignedIn, path_of, write
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.configuration.networks_file import NetworksFile
-from kajitori.core.network.registry import Networks
+from kajitori.core.network.registry.model import Networks
 from kajitori.errors import InvalidInput
 
 pytestmark = pytest.mark.usefixtures("changes_count_at_once")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kajitori.history.audit import AuditFilter, list_audit
-from kajitori.history.database import Database
+from kajitori.history.databases.database import Database
 from kajitori.history.store import History
 
 RARE = {

@@ -10,14 +10,14 @@ import asyncpg
 import msgspec
 import pytest
 
-from kajitori.core.network.pools import AddressPool
+from kajitori.core.network.use.pools import AddressPool
 from kajitori.core.traffic.history import HourRecord, TrafficRecord
 from kajitori.core.usage.daily import TimeLevel
 from kajitori.core.usage.lost_time import Mark
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.history.audit import AuditFilter
-from kajitori.history.database import Statement
+from kajitori.history.databases.database import Statement
 from kajitori.history.dump import TABLES, complete, facts_of_dump, load, prepare, rename, rows_of, unknown_expired
 from kajitori.history.runs import RunFilter
 from kajitori.history.store import History

@@ -20,9 +20,9 @@ from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import Conflict, KajitoriError, Unavailable, Unsupported
 from kajitori.history import runs, usage
 from kajitori.history.audit import AuditFilter
-from kajitori.history.database import Database, Statement
+from kajitori.history.databases.database import Database, Statement
+from kajitori.history.databases.schema import CREATE_VERSION_TABLE, VERSION, VERSIONS, upgrade_script
 from kajitori.history.runs import RunFilter
-from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, VERSIONS, upgrade_script
 from kajitori.history.store import History
 from kajitori.history.sums import sum_up
 from kajitori.history.usage import EXPIRED, OTHERS, UNKNOWN_NODE, UsageFilter, sum_usage

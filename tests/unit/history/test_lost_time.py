@@ -13,7 +13,7 @@ from kajitori.core.usage.daily import DAY, TimeAmount, TimeKey, TimeLevel
 from kajitori.core.usage.lost_time import NO_CHECKPOINT, Kind, Mark
 from kajitori.core.usage.records import RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
-from kajitori.history.database import Statement
+from kajitori.history.databases.database import Statement
 from kajitori.history.store import History
 
 pytestmark = pytest.mark.xdist_group("postgres")

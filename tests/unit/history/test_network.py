@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.core.network.exhaustion import DayUse
-from kajitori.core.network.pools import AddressPool
+from kajitori.core.network.use.exhaustion import DayUse
+from kajitori.core.network.use.pools import AddressPool
 from kajitori.core.traffic.history import DAY, DAYS_KEPT_SECONDS, HOUR, HistoryGroup, HourRecord, TrafficRecord
-from kajitori.history.database import Statement
+from kajitori.history.databases.database import Statement
 from kajitori.history.store import History
 
 NOW = 2_000_000_000 // DAY * DAY

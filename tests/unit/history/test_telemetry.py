@@ -11,7 +11,7 @@ import pytest
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import LEVELS, Interval
 from kajitori.core.telemetry.node_figures import NodeFigures, pack
-from kajitori.history.database import Statement
+from kajitori.history.databases.database import Statement
 from kajitori.history.node_figures import NodeRow
 from kajitori.history.store import History
 

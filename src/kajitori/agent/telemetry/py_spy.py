@@ -42,25 +42,27 @@ class _SpyThread(msgspec.Struct):
 _decode = msgspec.json.Decoder(list[_SpyThread]).decode
 
 
-def dump(pid: int, nonblocking: bool, seconds: float, detail: Detail = Detail.PLAIN) -> tuple[ThreadStack, ...]:
+def dump(
+    pid: int, seconds: float, detail: Detail = Detail.PLAIN, *, nonblocking: bool = False
+) -> tuple[ThreadStack, ...]:
     """Return the threads of a Python process. With `nonblocking` the process is not stopped meanwhile.
 
     Raises TimeoutError, or another OSError if it is no Python process, or cannot be read in this way.
     """
     until = time.monotonic() + seconds
     try:
-        return _dump(pid, nonblocking, seconds, detail)
+        return _dump(pid, seconds, detail, nonblocking=nonblocking)
     except OSError:
         left = until - time.monotonic()
         if nonblocking or left <= 0 or detail is Detail.NATIVE:  # native frames can only be read while it is stopped
             raise
-        return _dump(pid, True, left, detail)  # a debugger traces the process, or it was stopped just now
+        return _dump(pid, left, detail, nonblocking=True)  # a debugger traces the process, or it was stopped just now
 
 
 _OPTIONS = {Detail.PLAIN: (), Detail.NATIVE: ("--native",), Detail.VALUES: ("--locals",)}
 
 
-def _dump(pid: int, nonblocking: bool, seconds: float, detail: Detail) -> tuple[ThreadStack, ...]:
+def _dump(pid: int, seconds: float, detail: Detail, *, nonblocking: bool) -> tuple[ThreadStack, ...]:
     options = [*_OPTIONS[detail], *(["--nonblocking"] if nonblocking else [])]
     command = [_program_path(), "dump", "--json", "--pid", str(pid), *options]
     with subprocess.Popen(

@@ -34,6 +34,7 @@ from kajitori.core.telemetry.report import (
     encode,
     hold_seconds,
 )
+from kajitori.core.words.backoff import backoff_seconds
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class TelemetryReporting:
                 level = logging.WARNING if failures == 0 else logging.DEBUG
                 log.log(level, "telemetry was not reported; it is tried again: %s", error)
                 failures += 1
-                longest = min(MAX_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(failures, 10))
+                longest = backoff_seconds(failures + 1, PAUSE_SECONDS, MAX_PAUSE_SECONDS)
                 self._stop.wait((0.5 + self._chance() / 2) * longest)
         self._close()
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -62,9 +62,17 @@ MAX_UNANSWERED = 8
 """Largest number of unanswering peers that are reported."""
 
 
-Dump = Callable[[int, bool, float, Detail], tuple[ThreadStack, ...]]
-"""Returns the threads of a process, without stopping it if the flag is set, within seconds. Raises TimeoutError, or
-another OSError with the reason."""
+class Dump(Protocol):
+    """Reads the threads of a process."""
+
+    def __call__(self, pid: int, seconds: float, detail: Detail, *, nonblocking: bool) -> tuple[ThreadStack, ...]:
+        """Return the threads within this time. With `nonblocking` the process is not stopped meanwhile.
+
+        Raises TimeoutError, or another OSError with the reason.
+        """
+        ...
+
+
 _T = TypeVar("_T")
 _Threads = tuple[ThreadStack, ...]
 _KERNEL_CALL = re.compile(r"\[<[0-9a-f]+>\] (?P<function>[^+ ]+)\+\S+(?: \[(?P<module>[^] ]+)\])?")
@@ -199,7 +207,7 @@ def _read_process(pid: int, dump: Dump, detail: Detail, until: float, proc: Path
     if state == ZOMBIE or left <= 0:
         return msgspec.structs.replace(about, trouble="it has ended" if state == ZOMBIE else NO_TIME)
     try:
-        threads = dump(pid, bool(blocked) or state in (STOPPED, TRACED), min(left, PROCESS_SECONDS), detail)
+        threads = dump(pid, min(left, PROCESS_SECONDS), detail, nonblocking=bool(blocked) or state in (STOPPED, TRACED))
     except TimeoutError:
         return msgspec.structs.replace(about, trouble=NO_TIME, native=_in_kernel(blocked))
     except OSError as error:
@@ -218,7 +226,7 @@ def _with_native(process: ProcessStacks, dump: Dump, until: float, proc: Path) -
         trouble = NO_TIME
     else:
         try:
-            native = dump(process.pid, False, min(left, PROCESS_SECONDS), Detail.NATIVE)
+            native = dump(process.pid, min(left, PROCESS_SECONDS), Detail.NATIVE, nonblocking=False)
             return msgspec.structs.replace(process, native=native)
         except TimeoutError:
             trouble = NO_TIME

@@ -1,1 +1,1 @@
-"""Sessions of browsers: cookies instead of tokens."""
+"""Sessions of browsers: cookies instead of tokens. Begin with `sessions.BrowserSessions`."""

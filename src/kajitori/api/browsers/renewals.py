@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from kajitori.api.browsers.sealing import Seal
 from kajitori.blobs.blobs import Blobs
+from kajitori.core.words.backoff import Backoff
 from kajitori.errors import KajitoriError, NotFound, Unauthenticated
 from kajitori.openid.tokens import Tokens
 
@@ -32,6 +33,7 @@ WAIT_SECONDS = 25.0
 """Longest wait for the answer to another server: longer than the two requests to the provider that it may make."""
 POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.5
+_POLL_GROWTH = 1.5
 TURNS = 5
 """Most servers that try one after the other, if those before died or did not reach the provider."""
 KEPT = timedelta(minutes=15)
@@ -110,7 +112,8 @@ class SharedRenewals:
 
     async def _answer(self, key: str) -> Tokens | None:
         """Wait for the answer to another server. None if it got none, or does not say."""
-        pause, until = POLL_SECONDS, asyncio.get_running_loop().time() + WAIT_SECONDS
+        polls = Backoff(POLL_SECONDS, LONGEST_POLL_SECONDS, _POLL_GROWTH)
+        until = asyncio.get_running_loop().time() + WAIT_SECONDS
         while True:
             content = await _stored(self._read(key))
             if content is not None:
@@ -122,8 +125,7 @@ class SharedRenewals:
                 return Tokens(str(document["token"]), str(document["refresh"])) if "token" in document else None
             if asyncio.get_running_loop().time() >= until:
                 return None
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, LONGEST_POLL_SECONDS)
+            await asyncio.sleep(polls.next_seconds())
 
     async def _read(self, key: str) -> bytes | None:
         try:

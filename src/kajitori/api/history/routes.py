@@ -44,7 +44,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.usage.ledger import members_of, nodes_of
 from kajitori.core.usage.over_time import named_shares, names_of
 from kajitori.core.usage.records import RunRecord
-from kajitori.core.usage.sums import GIB, By, UsageSum, add_up
+from kajitori.core.usage.sums import GIB, By, MemberTime, UsageSum, add_up
 from kajitori.core.words.nodes.node_lists import expand
 from kajitori.core.words.times import parse_time
 from kajitori.errors import InvalidInput
@@ -248,7 +248,7 @@ async def readable_of(api: Api, user: User, namespace: str) -> frozenset[str] | 
     return await readable_namespaces(api, user, namespace, others)
 
 
-def _held(run: RunObject, by: By, since: int, until: int) -> Iterator[tuple[str, str, int, int, int, int]]:
+def _held(run: RunObject, by: By, since: int, until: int) -> Iterator[MemberTime]:
     """Yield the resources that a run holds now, for the part of its time between two times."""
     status, meta = run.status, run.metadata
     for part in status.usage.open if status is not None and status.usage is not None else ():
@@ -259,15 +259,15 @@ def _held(run: RunObject, by: By, since: int, until: int) -> Iterator[tuple[str,
             continue
         if by is By.NODE:
             for node in expand(nodes_of(part, status.attempt)):
-                yield node, *amounts, seconds
+                yield MemberTime(node, *amounts, seconds)
             continue
         if by.is_time:
             for name, share in named_shares(by, until - seconds, until):
-                yield name, *amounts, share * members_of(part)
+                yield MemberTime(name, *amounts, share * members_of(part))
             continue
         keys = {By.TEAM: meta.namespace, By.OWNER: run.owner, By.TYPE: part.gpu_type}
         key = keys.get(by, f"{meta.namespace}/{meta.name}/{meta.uid}")
-        yield key, *amounts, seconds * members_of(part)
+        yield MemberTime(key, *amounts, seconds * members_of(part))
 
 
 def _recorded(run: RunRecord, document: bytes | None) -> RecordedRun:

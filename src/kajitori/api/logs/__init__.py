@@ -1,1 +1,1 @@
-"""Logs of members: from their Pods, and from the store after the Pods are deleted."""
+"""Logs of members: from their Pods, and from the store after the Pods are deleted. Begin with `source.MemberLog`."""

@@ -1,1 +1,2 @@
-"""State of the proxy for programs between requests: sessions of browsers at other origins, and open connections."""
+"""State of the proxy for programs between requests: sessions of browsers at other origins, and open connections. Begin
+with `connections.Connections`."""

@@ -1,1 +1,1 @@
-"""Steps that all requests pass: middleware, limits of callers, and reading bodies."""
+"""Steps that all requests pass: middleware, limits of callers, and reading bodies. Begin with `middleware.Guard`."""

@@ -1,1 +1,1 @@
-"""Runs: submit, read and change them, their members and results."""
+"""Runs: submit, read and change them, their members and results. Begin with `routes.get_run`."""

@@ -20,7 +20,7 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.sweep_results import result_of
-from kajitori.core.gang.ledger import Ledger
+from kajitori.core.gang.sweep_ledger import Ledger
 from kajitori.core.gang.sweeps.results import MemberResult, Order, objective_of, order_of, values_of
 from kajitori.core.spec.array import Array, parse_array
 from kajitori.core.words.suggestions import did_you_mean

@@ -1,1 +1,2 @@
-"""The Web API's listening socket, deadlines and limits, and the middleware of every request."""
+"""The Web API's listening socket, deadlines and limits, and the middleware of every request. Begin with
+`server.ApiServer`."""

@@ -1,1 +1,2 @@
-"""Long-lived answers, and what they wait for: rows of tables and their changes, events, addresses of members."""
+"""Long-lived answers, and what they wait for: rows of tables and their changes, events, addresses of members. Begin
+with `live_rows.LiveRows`."""

@@ -1,1 +1,1 @@
-"""Traffic by run, user and namespace, and the address registry."""
+"""Traffic by run, user and namespace, and the address registry. Begin with `routes`."""

@@ -15,9 +15,10 @@ from kajitori.api.requests.bodies import yaml_body
 from kajitori.api.views.configuration import NetworkRange, NetworksCheck, NetworksView, NetworkUse, NodeNetwork
 from kajitori.cluster.mirror.usage import amount_of
 from kajitori.cluster.objects import Node
-from kajitori.core.network.findings import findings
-from kajitori.core.network.registry import Networks, parse_networks
-from kajitori.core.network.use import NodeUse, shortages
+from kajitori.core.network.registry.findings import findings
+from kajitori.core.network.registry.model import Networks
+from kajitori.core.network.registry.parsing import parse_networks
+from kajitori.core.network.use.nodes import NodeUse, shortages
 
 router = APIRouter(tags=["network"])
 

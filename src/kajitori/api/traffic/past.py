@@ -20,8 +20,8 @@ from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.traffic.recorder import address_pools
 from kajitori.api.traffic.routes import order_class, require_by_run
 from kajitori.api.views.base import Time, View
-from kajitori.core.network.exhaustion import TREND_DAYS, DayUse, ExhaustionState, exhaustion
-from kajitori.core.network.pools import AddressPool, PoolKind, PoolUnit
+from kajitori.core.network.use.exhaustion import TREND_DAYS, DayUse, ExhaustionState, exhaustion
+from kajitori.core.network.use.pools import AddressPool, PoolKind, PoolUnit
 from kajitori.core.traffic.history import (
     DAY,
     HOUR,

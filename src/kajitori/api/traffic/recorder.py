@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from kajitori.api.context import Api
 from kajitori.api.traffic.networks import node_use
-from kajitori.core.network.pools import AddressPool, pools_of
+from kajitori.core.network.use.pools import AddressPool, pools_of
 from kajitori.core.traffic.cluster_traffic import ClusterTraffic
 from kajitori.core.traffic.history import DAY, HOUR, HourRecord, Key, records_of
 from kajitori.errors import KajitoriError

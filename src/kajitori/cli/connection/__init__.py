@@ -1,1 +1,2 @@
-"""The command line's connections to members: commands, copied files, forwarded ports, folders."""
+"""The command line's connections to members: commands, copied files, forwarded ports, folders. Begin with
+`execution.execute`."""

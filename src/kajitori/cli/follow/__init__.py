@@ -1,1 +1,1 @@
-"""Following a run: progress, logs, interrupts, and waiting for its end."""
+"""Following a run: progress, logs, interrupts, and waiting for its end. Begin with `follow.follow_to_the_end`."""

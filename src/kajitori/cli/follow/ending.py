@@ -10,6 +10,7 @@ from kajitori.cli.context import STOP_MARGIN_SECONDS
 from kajitori.cli.words.runs import members_asked_for
 from kajitori.client.views import View, is_final, phase_of, status_of
 from kajitori.client.web_api import Api, run_path
+from kajitori.core.words.backoff import Backoff
 from kajitori.core.words.suggestions import first_few
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 
@@ -67,13 +68,12 @@ def wait_until_final(api: Api, run: View, until: datetime) -> dict[str, Any]:
 
 
 def _comes_true(api: Api, look: Callable[[], bool], until: datetime) -> bool:
-    pause = FIRST_PAUSE_SECONDS
+    looks = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, growth=1.5)
     while not look():
         left = (until - api.now()).total_seconds()
         if left <= 0:
             return False
-        api.sleep(min(pause, left))
-        pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+        api.sleep(min(looks.next_seconds(), left))
     return True
 
 

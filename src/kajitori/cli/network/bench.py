@@ -17,7 +17,7 @@ from kajitori.cli.words.runs import reason_words
 from kajitori.client.streams import LogReader
 from kajitori.client.views import is_final, phase_of
 from kajitori.client.web_api import Api, run_path
-from kajitori.core.network.encapsulation import GENEVE, IPIP, VXLAN, WIREGUARD
+from kajitori.core.network.planning.encapsulation import GENEVE, IPIP, VXLAN, WIREGUARD
 from kajitori.errors import InvalidInput, NotFound, Unavailable
 
 View = Mapping[str, Any]

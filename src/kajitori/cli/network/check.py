@@ -16,12 +16,12 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kajitori.core.network.probes import Outcome, Place, Probe
-from kajitori.core.network.rules import MARK
+from kajitori.core.network.hubs.probes import Outcome, Place, Probe
+from kajitori.core.network.hubs.rules import MARK
 
 if TYPE_CHECKING:
-    from kajitori.core.network.registry_model import Address, Networks
-    from kajitori.core.network.render import Rendered, Route
+    from kajitori.core.network.hubs.render import Rendered, Route
+    from kajitori.core.network.registry.model import Address, Networks
 
 _AT_ONCE = 64
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EACCES, errno.EPERM)
@@ -98,29 +98,29 @@ def look_at_host(rendered: Rendered) -> Iterator[Found]:
             path = "ipv4/ip_forward" if version == 4 else "ipv6/conf/all/forwarding"
             with contextlib.suppress(OSError):
                 on = Path("/proc/sys/net", path).read_text().strip() == "1"
-                yield Found("this host", f"forwarding of IPv{version}", "on", "on" if on else "off", on)
+                yield Found("this host", f"forwarding of IPv{version}", "on", "on" if on else "off", right=on)
 
 
 def _check_rules(rendered: Rendered) -> Found:
     what, expected = f"rules in table {rendered.table}", f"those of {rendered.digest}"
     if shutil.which("nft") is None:
-        return Found("this host", what, expected, "unknown: there is no nft here", False)
+        return Found("this host", what, expected, "unknown: there is no nft here", right=False)
     done = subprocess.run(["nft", "-j", "list", "table", "inet", rendered.table], capture_output=True, text=True)
     if done.returncode != 0:
         denied = "not permitted" in done.stderr
         found = "unknown: looking at them needs root" if denied else "none: there is no such table"
-        return Found("this host", what, expected, found, False)
+        return Found("this host", what, expected, found, right=False)
     rules = [entry["rule"] for entry in json.loads(done.stdout)["nftables"] if "rule" in entry]
     comments = (rule.get("comment", "") for rule in rules)
     marks = [comment.removeprefix(MARK) for comment in comments if comment.startswith(MARK)]
     found = f"those of {', '.join(marks) or 'somebody else'}"
     if marks != [rendered.digest]:
-        return Found("this host", what, expected, found, False)
+        return Found("this host", what, expected, found, right=False)
     # The mark is in one of these rules; other rules may have been removed or added.
     counts, wanted = Counter(rule["chain"] for rule in rules), rendered.rules_by_chain
     changed = sorted(name for name in counts.keys() | wanted.keys() if counts[name] != wanted[name])
     changes = f", changed by somebody in {', '.join(changed)}" if changed else ""
-    return Found("this host", what, expected, found + changes, not changed)
+    return Found("this host", what, expected, found + changes, right=not changed)
 
 
 def dropped(rendered: Rendered) -> dict[str, int]:
@@ -151,7 +151,7 @@ def _check_route(route: Route, known: dict[str, Any] | None) -> Found:
     what = f"route to {route.to}"
     expected = "nowhere" if not route.via else f"via {', '.join(str(hop) for hop in route.via)}"
     if known is None:
-        return Found("this host", what, expected, "none", False)
+        return Found("this host", what, expected, "none", right=False)
     hops = [known] if "gateway" in known else known.get("nexthops", [])
     gateways = sorted(hop["gateway"] for hop in hops if "gateway" in hop)
     nowhere = known.get("type") == "blackhole"
@@ -162,7 +162,7 @@ def _check_route(route: Route, known: dict[str, Any] | None) -> Found:
 
 def rendered_for(networks: Networks, place: Place) -> Rendered | None:
     """Return the rules and routes for a hub or a NAT host; None for any other place."""
-    from kajitori.core.network.render import render_hub, render_nat
+    from kajitori.core.network.hubs.render import render_hub, render_nat
 
     if place.kind == "hub":
         return render_hub(networks)

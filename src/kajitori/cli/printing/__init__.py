@@ -1,1 +1,1 @@
-"""Forms of output: tables, JSON and YAML, and tables for other programs."""
+"""Forms of output: tables, JSON and YAML, templates of Docker's `--format`, and tables for other programs."""

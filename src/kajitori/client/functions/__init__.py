@@ -1,1 +1,1 @@
-"""Functions as runs: calls that workers of a run do, and their results."""
+"""Functions as runs: calls that workers of a run do, and their results. Begin with `function.function`."""

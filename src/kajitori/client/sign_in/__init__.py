@@ -1,1 +1,2 @@
-"""Signing in from a program: the provider over HTTP, the browser's way back, tokens in a file."""
+"""Signing in from a program: the provider over HTTP, the browser's way back, tokens in a file. Begin with
+`starting`."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kajitori.client.sign_in.asking import Asker
-from kajitori.configuration import signed_in
-from kajitori.configuration.signed_in import SignedIn
+from kajitori.configuration import contexts
+from kajitori.configuration.contexts import SignedIn
 from kajitori.errors import Unauthenticated
 from kajitori.openid.flows import Client
 from kajitori.openid.tokens import Tokens
@@ -24,7 +24,7 @@ def renewed(
     Raises:
         Unauthenticated: the person has to sign in again.
     """
-    with signed_in.changing(path) as context:
+    with contexts.changing(path) as context:
         if context.token != refused and (not context.expires or context.expires > clock()):
             return context  # another process was faster
         if not context.refresh_token:
@@ -36,7 +36,7 @@ def renewed(
         except Unauthenticated as error:
             raise again(context, error.message) from error
         made = replace(context, token=tokens.id_token, refresh_token=tokens.refresh_token, expires=tokens.expires)
-        signed_in.write(path, made)
+        contexts.write(path, made)
         return made
 
 

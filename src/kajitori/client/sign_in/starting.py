@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from kajitori.client.sign_in.asking import Asker
 from kajitori.client.sign_in.loopback import Loopback
-from kajitori.configuration.signed_in import SignedIn
+from kajitori.configuration.contexts import SignedIn
 from kajitori.errors import InvalidInput, Unavailable
 from kajitori.openid.flows import Client, Device, begin_code
 from kajitori.openid.tokens import Tokens, expiry_of

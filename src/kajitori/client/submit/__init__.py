@@ -1,1 +1,1 @@
-"""From the words of `docker run` to the body of `POST /v1/runs`."""
+"""From the words of `docker run` to the body of `POST /v1/runs`. Begin with `request.build_request`."""

@@ -21,7 +21,7 @@ from kajitori.cluster.occupancy.usage import BoundUsage
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes, member_of_template
 from kajitori.core import gang
-from kajitori.core.gang.ledger import members_without_nodes
+from kajitori.core.gang.sweep_ledger import members_without_nodes
 from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.placement.snapshot import NodeTable, Snapshot
 from kajitori.core.spec.reasons import Phase

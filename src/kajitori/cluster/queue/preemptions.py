@@ -21,8 +21,8 @@ from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes
 from kajitori.cluster.view import ClusterView
-from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.status.preemptions import is_preempted_by, preempted_members_text
+from kajitori.core.gang.sweep_ledger import indices_of
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.policy.runs.limits import PriorityWord
 from kajitori.core.queue.guarantees import Guaranteed, Holding
@@ -295,7 +295,15 @@ class RunningAt:
             if row is not None and not pod.is_finished:
                 member = self._cluster.occupancy.request_of(pod)
                 key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-                yield RunningGang(key, pod.metadata.namespace, 0, False, member, np.array([row]), leaving=True)
+                yield RunningGang(
+                    key,
+                    pod.metadata.namespace,
+                    priority=0,
+                    low=False,
+                    member=member,
+                    rows=np.array([row]),
+                    leaving=True,
+                )
 
     def _rows_of(self, pods: Iterable[Pod]) -> Rows:
         """Return the rows of the unfinished Pods."""

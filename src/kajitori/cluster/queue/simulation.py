@@ -89,84 +89,109 @@ def frozen_cluster(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], 
 
 
 def _occupants_of(frozen: FrozenCluster, asked: str) -> list[Occupant]:
-    """Return every run, sweep member and foreign Pod with resources that its end would free."""
-    table = frozen.snapshot.table
-    index = table.index
-    sweeps = {held.key for held in frozen.runs if held.is_sweep and held.is_begun}
-    found: dict[str, _Parts] = {}
-    apart: dict[tuple[str, int], list[str]] = {}
-    """Members of sweeps, by their run and row."""
-    for pod, node in frozen.foreign_pods:
-        controller, meta = pod.metadata.controller, pod.metadata
-        if controller is None or controller.kind not in _MADE_AGAIN:
-            name = f"{meta.namespace}/{meta.name}"
-            _add_pod(found.setdefault(name, _Parts(StepKind.POD)), pod, index[node], frozen, alone=False)
-    for held in frozen.runs:
-        for pod in held.bound:
-            row = index.get(pod.spec.node_name)
-            if row is None:
+    """Return every run, sweep member and foreign Pod with resources that its end would free. The run `asked` is not
+    among them, unless it is a sweep."""
+    collected = _Collected(frozen, asked)
+    collected.add_foreign_pods()
+    collected.add_bound_members()
+    collected.add_promises()
+    collected.add_endings()
+    return collected.occupants()
+
+
+class _Collected:
+    """Occupants, collected step by step. A member of a sweep is an occupant of its own, every other run is one."""
+
+    def __init__(self, frozen: FrozenCluster, asked: str) -> None:
+        self._frozen = frozen
+        self._asked = asked
+        self._table = frozen.snapshot.table
+        self._sweeps = {held.key for held in frozen.runs if held.is_sweep and held.is_begun}
+        self._found: dict[str, _Parts] = {}
+        """By the name of a run, a member or a Pod, with its namespace."""
+        self._members_of_sweeps: dict[tuple[str, int], list[str]] = {}
+        """Names of members, by their run and row."""
+
+    def add_foreign_pods(self) -> None:
+        """Add Pods of no run, unless their controller makes them again at once."""
+        for pod, node in self._frozen.foreign_pods:
+            controller, meta = pod.metadata.controller, pod.metadata
+            if controller is None or controller.kind not in _MADE_AGAIN:
+                parts = self._found.setdefault(f"{meta.namespace}/{meta.name}", _Parts(StepKind.POD))
+                self._add_pod(parts, pod, self._table.index[node], alone=False)
+
+    def add_bound_members(self) -> None:
+        """Add the Pods of runs that are bound to a node."""
+        for held in self._frozen.runs:
+            for pod in held.bound:
+                row = self._table.index.get(pod.spec.node_name)
+                if row is None:
+                    continue
+                if held.key in self._sweeps:
+                    parts = self._sweep_member(held.key, f"{pod.metadata.namespace}/{pod.metadata.name}", row)
+                elif held.key == self._asked:
+                    continue
+                else:
+                    parts = self._found.setdefault(held.key, _Parts(StepKind.RUN))
+                self._add_pod(parts, pod, row, alone=is_alone(pod))
+
+    def add_promises(self) -> None:
+        """Add the nodes that runs were promised, for members without a bound Pod."""
+        for promise in self._frozen.promises:
+            rows = [self._table.index[node] for node in promise.nodes]
+            if promise.run not in self._sweeps:
+                if promise.run != self._asked:
+                    parts = self._found.setdefault(promise.run, _Parts(StepKind.RUN))
+                    _add_promise(parts, promise.member, rows, self._table)
                 continue
-            if held.key in sweeps:
-                name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-                parts = found[name] = _Parts(StepKind.MEMBER, held.key)
-                apart.setdefault((held.key, row), []).append(name)
-            elif held.key == asked:
-                continue
-            else:
-                parts = found.setdefault(held.key, _Parts(StepKind.RUN))
-            _add_pod(parts, pod, row, frozen, alone=is_alone(pod))
-    for promise in frozen.promises:
-        rows = [index[node] for node in promise.nodes]
-        if promise.run not in sweeps:
-            if promise.run != asked:
-                _add_promise(found.setdefault(promise.run, _Parts(StepKind.RUN)), promise.member, rows, table)
-            continue
-        namespace, _, run = promise.run.partition("/")
-        for rank, row in zip(promise.ranks, rows, strict=True):
-            name = f"{namespace}/{names.pod_name(run, promise.attempt, rank)}"
-            _add_promise(found.setdefault(name, _Parts(StepKind.MEMBER, promise.run)), promise.member, [row], table)
-            apart.setdefault((promise.run, row), []).append(name)
-    for key, ending in frozen.endings:
-        if key in sweeps:
-            _divide_sweep(key, ending, apart, found)
-        elif key in found:
-            found[key].endings.append(ending)
-    return [
-        Occupant(
-            key,
-            np.array(parts.rows, dtype=np.int64),
-            np.array(parts.amounts, dtype=np.int64).reshape(-1, frozen.snapshot.table.width),
-            np.array(parts.alone, dtype=bool),
-            parts.kind,
-            tuple(parts.endings),
-            parts.sweep,
-        )
-        for key, parts in found.items()
-    ]
+            namespace, _, run = promise.run.partition("/")
+            for rank, row in zip(promise.ranks, rows, strict=True):
+                name = f"{namespace}/{names.pod_name(run, promise.attempt, rank)}"
+                _add_promise(self._sweep_member(promise.run, name, row), promise.member, [row], self._table)
 
+    def add_endings(self) -> None:
+        """Add the expected ends. Each member of a sweep gets its part of the sweep's."""
+        for key, ending in self._frozen.endings:
+            if key in self._sweeps:
+                for row in ending.rows.tolist():
+                    if members := self._members_of_sweeps.get((key, row)):
+                        part = Ending(ending.member, np.array([row], dtype=np.int64), ending.ends_at)
+                        self._found[members.pop()].endings.append(part)
+            elif key in self._found:
+                self._found[key].endings.append(ending)
 
-def _add_pod(parts: _Parts, pod: Pod, row: int, frozen: FrozenCluster, *, alone: bool) -> None:
-    usage, table = pod_usage(pod.spec), frozen.snapshot.table
-    amounts = [usage.cpu_millis, usage.memory_bytes, 0, 1, *([0] * len(table.gpu_columns))]
-    by_devices = frozen.gpus_by_devices.get(pod.metadata.uid)
-    if by_devices is None:
-        for column, count in requested_gpus(usage, table.nodes[row], table, frozen.gpu_resource):
-            amounts[column] = count
-    else:
-        for gpu_type, count in by_devices.items():
-            amounts[table.gpu_column(gpu_type)] = count
-    parts.rows.append(row)
-    parts.amounts.append(amounts)
-    parts.alone.append(alone)
+    def occupants(self) -> list[Occupant]:
+        """Return what was collected."""
+        return [
+            Occupant(
+                key,
+                np.array(parts.rows, dtype=np.int64),
+                np.array(parts.amounts, dtype=np.int64).reshape(-1, self._table.width),
+                np.array(parts.alone, dtype=bool),
+                parts.kind,
+                tuple(parts.endings),
+                parts.sweep,
+            )
+            for key, parts in self._found.items()
+        ]
 
+    def _sweep_member(self, sweep: str, name: str, row: int) -> _Parts:
+        self._members_of_sweeps.setdefault((sweep, row), []).append(name)
+        return self._found.setdefault(name, _Parts(StepKind.MEMBER, sweep))
 
-def _divide_sweep(
-    sweep: str, ending: Ending, apart: dict[tuple[str, int], list[str]], found: dict[str, _Parts]
-) -> None:
-    """Give each member of a sweep its part of the sweep's expected end."""
-    for row in ending.rows.tolist():
-        if members := apart.get((sweep, row)):
-            found[members.pop()].endings.append(Ending(ending.member, np.array([row], dtype=np.int64), ending.ends_at))
+    def _add_pod(self, parts: _Parts, pod: Pod, row: int, *, alone: bool) -> None:
+        usage, table = pod_usage(pod.spec), self._table
+        amounts = [usage.cpu_millis, usage.memory_bytes, 0, 1, *([0] * len(table.gpu_columns))]
+        by_devices = self._frozen.gpus_by_devices.get(pod.metadata.uid)
+        if by_devices is None:
+            for column, count in requested_gpus(usage, table.nodes[row], table, self._frozen.gpu_resource):
+                amounts[column] = count
+        else:
+            for gpu_type, count in by_devices.items():
+                amounts[table.gpu_column(gpu_type)] = count
+        parts.rows.append(row)
+        parts.amounts.append(amounts)
+        parts.alone.append(alone)
 
 
 def _add_promise(parts: _Parts, member: MemberRequest, rows: Sequence[int], table: NodeTable) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from typing import NamedTuple
 
 from kajitori.cluster.mirror.usage import memory_limit
 from kajitori.cluster.objects import ContainerStatus, Node, Pod, Terminated
@@ -97,20 +98,20 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], node_victims: Container[str] 
         return None
     node_name = pod.spec.node_name
     node = nodes.get(node_name)
-    state, reason, message, exit_code, ended_at = _state_of(pod, node_victims)
+    found = _condition_of(pod, node_victims)
     return Member(
         rank=name.rank,
         attempt=name.attempt,
         pod=pod.metadata.name,
         uid=pod.metadata.uid,
-        state=state,
+        state=found.state,
         node=node_name,
-        reason=reason,
-        message=message,
-        exit_code=exit_code,
+        reason=found.reason,
+        message=found.message,
+        exit_code=found.exit_code,
         created_at=pod.metadata.creation_timestamp,
         started_at=started_at_of(pod),
-        ended_at=ended_at,
+        ended_at=found.ended_at,
         terminating=bool(pod.metadata.deletion_timestamp),
         held=any(finalizer != names.FINALIZER_EXIT_CODE for finalizer in pod.metadata.finalizers),
         kept_for_exit_code=names.FINALIZER_EXIT_CODE in pod.metadata.finalizers,
@@ -178,19 +179,37 @@ def _reported_peak(message: str) -> int:
     return 0
 
 
-def _state_of(pod: Pod, node_victims: Container[str]) -> tuple[MemberState, Reason, str, int | None, str]:
+class _Condition(NamedTuple):
+    """A member's state, and what is known about the reason for it."""
+
+    state: MemberState
+    reason: Reason = Reason.NONE
+    message: str = ""
+    exit_code: int | None = None
+    ended_at: str = ""
+
+
+class _Failure(NamedTuple):
+    """Why a Pod failed."""
+
+    reason: Reason
+    message: str
+    exit_code: int | None
+
+
+def _condition_of(pod: Pod, node_victims: Container[str]) -> _Condition:
     status = pod.status
     container = main_container(pod)
     if status.phase == "Succeeded":
-        return MemberState.SUCCEEDED, Reason.NONE, "", 0, _ended_at(container)
+        return _Condition(MemberState.SUCCEEDED, exit_code=0, ended_at=_ended_at(container))
     if status.phase == "Failed":
-        reason, message, exit_code = _why_failed(pod, container, node_victims)
-        return MemberState.FAILED, reason, message, exit_code, _ended_at(container)
+        failure = _why_failed(pod, container, node_victims)
+        return _Condition(MemberState.FAILED, *failure, ended_at=_ended_at(container))
     disruption = _disruption_reason(pod)
     if status.phase == "Running" and container is not None and container.state.running is not None:
-        return MemberState.RUNNING, disruption, "", None, ""
+        return _Condition(MemberState.RUNNING, disruption)
     reason, message = _why_pending(pod, container)
-    return MemberState.PENDING, disruption or reason, message, None, ""
+    return _Condition(MemberState.PENDING, disruption or reason, message)
 
 
 def main_container(pod: Pod) -> ContainerStatus | None:
@@ -216,45 +235,64 @@ def started_at_of(pod: Pod) -> str:
     return state.started_at if state is not None else ""
 
 
-def _why_failed(
-    pod: Pod, container: ContainerStatus | None, node_victims: Container[str]
-) -> tuple[Reason, str, int | None]:
+def _why_failed(pod: Pod, container: ContainerStatus | None, node_victims: Container[str]) -> _Failure:
     """Return why a Pod failed. The kubelet's reason for the Pod counts before the container's exit code."""
-    status = pod.status
     terminated = container.state.terminated if container else None
+    failure = _memory_failure(pod, terminated, node_victims) or _pod_failure(pod, terminated)
+    if failure is not None:
+        return failure
+    if terminated is None:
+        message = pod.status.message or pod.status.reason or "failed without having run"
+        return _Failure(Reason.KUBELET_REFUSED, message, None)
+    return _program_failure(terminated)
+
+
+def _memory_failure(pod: Pod, terminated: Terminated | None, node_victims: Container[str]) -> _Failure | None:
+    """Return the failure of a Pod that ran out of memory, or whose node did; None if memory was not the reason."""
     if terminated is not None and terminated.reason == "OOMKilled":
         if pod.metadata.uid in node_victims:
-            return Reason.NODE_OUT_OF_MEMORY, _SPARED, terminated.exit_code
+            return _Failure(Reason.NODE_OUT_OF_MEMORY, _SPARED, terminated.exit_code)
         limit = memory_limit(pod.spec)
         words = f"used more memory than its limit of {limit}" if limit else "used more memory than its node has"
-        return Reason.OUT_OF_MEMORY, words, terminated.exit_code
-    if status.reason == "Evicted" and (excess := memory_excess(status.message)) is not None:
+        return _Failure(Reason.OUT_OF_MEMORY, words, terminated.exit_code)
+    if pod.status.reason == "Evicted" and (excess := memory_excess(pod.status.message)) is not None:
         used, asked = round_memory(excess.used_bytes), round_memory(excess.asked_bytes)
         words = f"evicted when its node ran short of memory: it used {used} and had requested {asked}"
-        return Reason.OUT_OF_MEMORY, words, terminated.exit_code if terminated else None
+        return _Failure(Reason.OUT_OF_MEMORY, words, terminated.exit_code if terminated else None)
+    return None
+
+
+def _pod_failure(pod: Pod, terminated: Terminated | None) -> _Failure | None:
+    """Return the failure that the Pod's status names; None if it says nothing beyond the end of the program."""
+    status = pod.status
+    exit_code = terminated.exit_code if terminated is not None else None
     if status.reason == "Evicted" and is_own_disk_limit(status.message):
-        return Reason.PROGRAM_FAILED, status.message.strip(), terminated.exit_code if terminated else None
+        return _Failure(Reason.PROGRAM_FAILED, status.message.strip(), exit_code)
     disruption = _disruption_reason(pod)
     for init in pod.status.init_container_statuses:
         if init.state.terminated is not None and init.state.terminated.exit_code:
             from_outside = disruption or _POD_FAILED.get(status.reason, Reason.NONE)
-            return from_outside or _why_init_failed(init), _init_message(init.state.terminated), None
+            return _Failure(from_outside or _why_init_failed(init), _init_message(init.state.terminated), None)
     if disruption is not Reason.NONE:
-        return disruption, status.message, terminated.exit_code if terminated else None
+        return _Failure(disruption, status.message, exit_code)
     if status.reason == _UNSUPPORTED and _NOT_ROOT in status.message:
-        return Reason.RUNS_AS_ROOT, _not_as_root(status.message), None
+        return _Failure(Reason.RUNS_AS_ROOT, _not_as_root(status.message), None)
     if status.reason in _POD_FAILED:
-        return _POD_FAILED[status.reason], status.message, terminated.exit_code if terminated else None
+        return _Failure(_POD_FAILED[status.reason], status.message, exit_code)
     if status.reason.startswith("OutOf"):
-        return Reason.KUBELET_REFUSED, status.message or status.reason, None
-    if terminated is None:
-        return Reason.KUBELET_REFUSED, status.message or status.reason or "failed without having run", None
+        return _Failure(Reason.KUBELET_REFUSED, status.message or status.reason, None)
+    return None
+
+
+def _program_failure(terminated: Terminated) -> _Failure:
+    """Return the failure of a program that ended, or that could not be started."""
     if terminated.reason in _CANNOT_RUN and _is_hook_failure(terminated.message):
-        return Reason.CONTAINER_CONFIG, terminated.message.strip(), None
-    if terminated.reason in _CANNOT_RUN or terminated.exit_code in _NOT_FOUND_EXIT_CODES:
+        return _Failure(Reason.CONTAINER_CONFIG, terminated.message.strip(), None)
+    exit_code = terminated.exit_code
+    if terminated.reason in _CANNOT_RUN or exit_code in _NOT_FOUND_EXIT_CODES:
         words = terminated.message.strip() or "the command was not found, or is not executable"
-        return Reason.COMMAND_NOT_FOUND, words, terminated.exit_code
-    return Reason.PROGRAM_FAILED, _program_message(terminated.exit_code, terminated.message), terminated.exit_code
+        return _Failure(Reason.COMMAND_NOT_FOUND, words, exit_code)
+    return _Failure(Reason.PROGRAM_FAILED, _program_message(exit_code, terminated.message), exit_code)
 
 
 def _is_hook_failure(message: str) -> bool:

@@ -1,1 +1,2 @@
-"""Messages: channels of people and teams, their outboxes, and the process that sends."""
+"""Messages: channels of people and teams, their outboxes, and the process that sends. Begin with
+`dispatcher.MessageDispatcher`."""

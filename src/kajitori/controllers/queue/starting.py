@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from kajitori.cluster.held import begin_usage, saves_every
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.usage_ledger import begin_usage, saves_every
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.growing import Growth
 from kajitori.controllers.queue.provisioning import Provisioning

@@ -1,1 +1,1 @@
-"""Records of members that outlive their Pods: logs, results, memory peaks."""
+"""Records of members that outlive their Pods: logs, results, memory peaks. Begin with `logs.LogKeeper`."""

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kajitori.blobs.outbox import Outbox
+from kajitori.blobs.history_outbox import HistoryOutbox
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.recording import (
@@ -72,7 +72,7 @@ class HistoryKeeper:
         mirror: Mirror,
         *,
         now: Callable[[], datetime],
-        outbox: Outbox | None = None,
+        outbox: HistoryOutbox | None = None,
         metrics: ControllerMetrics | None = None,
     ) -> None:
         """Without `outbox`, the removal of runs waits for as long as the database does not answer."""

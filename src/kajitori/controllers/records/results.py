@@ -15,7 +15,7 @@ from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.runs.attempts import delete_member, reference_to
 from kajitori.controllers.workqueue import Key
 from kajitori.core.gang import DeleteMember, Member, MemberState
-from kajitori.core.gang.ledger import Ledger
+from kajitori.core.gang.sweep_ledger import Ledger
 from kajitori.core.policy.runs.sweeps import Sweeps
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient

@@ -1,2 +1,2 @@
 """Writes to the API server for single runs: statuses, Pods, and the objects that a run owns (Service, budget,
-NetworkPolicy)."""
+NetworkPolicy). Begin with `statuses.Statuses`."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,19 @@ from kajitori.core.words.quantities import format_cores, format_cpu, format_dura
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Fault
 
-_Check = tuple[str, int | None, int | None, Callable[[int], str]]
-"""Field, requested amount, ceiling, and the function that formats such an amount."""
+
+class _Check(NamedTuple):
+    """An amount that policy limits."""
+
+    field: str
+    """The field of the spec, without `spec.`."""
+    amount: int | None
+    """None if the run sets none."""
+    ceiling: int | None
+    """None if policy sets none."""
+    shown: Callable[[int], str]
+    """Formats such an amount."""
+
 
 _GPUS = ("resources.gpu", "resources.gpuType", "resources.wholeNode")
 FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
@@ -155,53 +167,74 @@ def _faults_of_files(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
 
 
 def _faults_of_ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
-    member, run, count = policy.ceilings.member, policy.ceilings.run, spec.members_at_once
-    cpu = resolved.cpu_limit_millis or resolved.cpu_request_millis
-    memory = resolved.memory_limit_bytes
-    of_member: tuple[_Check, ...] = (
-        ("resources.cpu", cpu, member.cpu_millis, format_cpu),
-        ("resources.memory", memory, member.memory_bytes, memory_there),
-        ("resources.gpu", resolved.gpus, member.gpus, str),
-        ("resources.shm", resolved.shm_bytes, member.shm_bytes, memory_there),
-    )
-    shm = resolved.shm_bytes
+    yield from _faults_of_member_ceilings(spec, policy, resolved)
+    yield from _faults_of_run_ceilings(spec, policy, resolved)
+    yield from _faults_of_pod_texts(spec, policy)
+    if spec.array is not None and spec.members > policy.sweeps.members:
+        message = f"{spec.members} members exceed the policy's ceiling of {policy.sweeps.members} for a sweep"
+        yield Fault("spec.array", message, spec.array[:80], "split it into several runs", "AboveCeiling")
+
+
+def _faults_of_member_ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
+    """Yield the resources of one member that exceed a ceiling, or that have to have a limit and have none."""
+    memory, shm, ceilings = resolved.memory_limit_bytes, resolved.shm_bytes, policy.ceilings.member
     if shm is not None and memory is not None and shm > memory and spec.resources.memory_bytes is None:
         message = f"/dev/shm of {memory_needed(shm)} counts against memory, which is {memory_there(memory)} by default"
         yield Fault("spec.resources.shm", message, memory_needed(shm), "set resources.memory as well", "ShmAboveMemory")
-    for field, amount, limit, shown in of_member:
-        if limit is None:
+    checks = (
+        _Check(
+            "resources.cpu", resolved.cpu_limit_millis or resolved.cpu_request_millis, ceilings.cpu_millis, format_cpu
+        ),
+        _Check("resources.memory", memory, ceilings.memory_bytes, memory_there),
+        _Check("resources.gpu", resolved.gpus, ceilings.gpus, str),
+        _Check("resources.shm", shm, ceilings.shm_bytes, memory_there),
+    )
+    for field, amount, ceiling, shown in checks:
+        if ceiling is None:
             continue
         if amount is None and field == "resources.memory" and not resolved.memory_unknown:
-            message = f"a member may use at most {shown(limit)} of memory, and this run sets no limit"
-            yield Fault(f"spec.{field}", message, hint=f"ask for at most {shown(limit)}", code="AboveCeiling")
-        if amount is not None and amount > limit:
+            message = f"a member may use at most {shown(ceiling)} of memory, and this run sets no limit"
+            yield Fault(f"spec.{field}", message, hint=f"ask for at most {shown(ceiling)}", code="AboveCeiling")
+        if amount is not None and amount > ceiling:
             wanted = _format_excess(amount, shown)
-            message = f"{wanted} per member exceeds the policy's ceiling of {shown(limit)}"
-            yield Fault(f"spec.{field}", message, wanted, f"ask for at most {shown(limit)}", "AboveCeiling")
-    memory_of_all = (memory or resolved.memory_request_bytes) * count
+            message = f"{wanted} per member exceeds the policy's ceiling of {shown(ceiling)}"
+            yield Fault(f"spec.{field}", message, wanted, f"ask for at most {shown(ceiling)}", "AboveCeiling")
+
+
+def _faults_of_run_ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
+    """Yield what all members that run at once use together, and the times and numbers of the run, above a ceiling."""
+    count, ceilings = spec.members_at_once, policy.ceilings.run
+    cpu = resolved.cpu_limit_millis or resolved.cpu_request_millis
+    memory = resolved.memory_limit_bytes or resolved.memory_request_bytes
     size = resolved.checkpoint_size_bytes if spec.checkpoint and policy.checkpoint.kind == "claim" else None
-    of_run: tuple[_Check, ...] = (
-        ("array" if spec.array is not None else "replicas", count, run.replicas, str),
-        ("resources.cpu", cpu * count, run.cpu_millis, format_cpu),
-        ("resources.memory", memory_of_all, run.memory_bytes, memory_there),
-        ("resources.gpu", resolved.gpus * count, run.gpus, str),
-        ("restarts", resolved.restarts, run.restarts, str),
-        ("timeLimit", resolved.time_limit_seconds, run.time_limit_seconds, format_duration),
-        ("grace", resolved.grace_seconds, run.grace_seconds, format_duration),
-        ("stopGrace", spec.stop_grace_seconds, run.grace_seconds, format_duration),
-        ("checkpoint.size", size, run.checkpoint_size_bytes, memory_there),
+    checks = (
+        _Check("array" if spec.array is not None else "replicas", count, ceilings.replicas, str),
+        _Check("resources.cpu", cpu * count, ceilings.cpu_millis, format_cpu),
+        _Check("resources.memory", memory * count, ceilings.memory_bytes, memory_there),
+        _Check("resources.gpu", resolved.gpus * count, ceilings.gpus, str),
+        _Check("restarts", resolved.restarts, ceilings.restarts, str),
+        _Check("timeLimit", resolved.time_limit_seconds, ceilings.time_limit_seconds, format_duration),
+        _Check("grace", resolved.grace_seconds, ceilings.grace_seconds, format_duration),
+        _Check("stopGrace", spec.stop_grace_seconds, ceilings.grace_seconds, format_duration),
+        _Check("checkpoint.size", size, ceilings.checkpoint_size_bytes, memory_there),
     )
-    for field, amount, limit, shown in of_run:
-        if amount is not None and limit is not None and amount > limit:
-            together = " for all members together" if field.startswith("resources.") else ""
-            wanted = _format_excess(amount, shown)
-            message = f"{wanted}{together} exceeds the policy's ceiling of {shown(limit)}"
-            hint = f"ask for at most {shown(limit)}"
-            if spec.array is not None and amount and (together or field == "array"):
-                at_once = max(1, count * limit // amount)
-                hint = f"run fewer members at once: {spec.array.partition('%')[0]}%{at_once}"
-            yield Fault(f"spec.{field}", message, wanted, hint, "AboveCeiling")
-    pod_bytes, ceiling = stored_bytes(to_document(spec)), run.pod_text_bytes
+    for field, amount, ceiling, shown in checks:
+        if amount is None or ceiling is None or amount <= ceiling:
+            continue
+        together = " for all members together" if field.startswith("resources.") else ""
+        wanted = _format_excess(amount, shown)
+        message = f"{wanted}{together} exceeds the policy's ceiling of {shown(ceiling)}"
+        hint = f"ask for at most {shown(ceiling)}"
+        if spec.array is not None and amount and (together or field == "array"):
+            at_once = max(1, count * ceiling // amount)
+            hint = f"run fewer members at once: {spec.array.partition('%')[0]}%{at_once}"
+        yield Fault(f"spec.{field}", message, wanted, hint, "AboveCeiling")
+
+
+def _faults_of_pod_texts(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
+    """Yield a fault if the copies of the spec in all Pods take too much room in the API server."""
+    count, ceiling = spec.members_at_once, policy.ceilings.run.pod_text_bytes
+    pod_bytes = stored_bytes(to_document(spec))
     if ceiling is not None and pod_bytes * count > ceiling:
         message = (
             f"the spec takes {pod_bytes} bytes in each Pod, {memory_needed(pod_bytes * count)} for {count} members"
@@ -209,9 +242,6 @@ def _faults_of_ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> It
         message += f"; the policy's ceiling is {memory_there(ceiling)}"
         hint = f"{PUT_INTO_FILES}; or use fewer members"
         yield Fault("spec", message, str(pod_bytes * count), hint, "AboveCeiling")
-    if spec.array is not None and spec.members > policy.sweeps.members:
-        message = f"{spec.members} members exceed the policy's ceiling of {policy.sweeps.members} for a sweep"
-        yield Fault("spec.array", message, spec.array[:80], "split it into several runs", "AboveCeiling")
 
 
 def _format_excess(amount: int, shown: Callable[[int], str]) -> str:

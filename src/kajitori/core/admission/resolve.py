@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -94,9 +94,9 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
     # 2. The amounts of a member.
     gpus = _resolve_gpus(spec, policy, facts, gpu_type, smallest, findings)
     amounts = _resolve_amounts(spec, policy, smallest, findings)
-    if not amounts["memory_unknown"]:
+    if not amounts.memory_unknown:
         asked = spec.resources.memory_bytes is not None
-        add_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add, asked=asked)
+        add_earlier_peaks(facts.earlier, amounts.memory_limit_bytes, findings.add, asked=asked)
 
     # 3. Everything else. The order of these calls is that of the findings.
     time_limit_seconds = _resolve_time_limit(spec, policy, findings)
@@ -104,7 +104,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
     env = _resolve_env(spec, policy, findings)
     checkpoint_size_bytes = _resolve_checkpoint_size(spec, policy, findings)
     resolved = Resolved(
-        **amounts,
+        **amounts._asdict(),
         gpus=gpus,
         gpu_type=gpu_type,
         gpu_way=_gpu_way(replace(like, gpus=gpus), facts.table) if gpus else GpuWay(),
@@ -253,53 +253,86 @@ def member_request(spec: RunSpec, policy: Policy, resolved: Resolved) -> MemberR
     )
 
 
-def _resolve_amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -> dict[str, Any]:
+class _Amounts(NamedTuple):
+    """The resources of a member, under the names of `Resolved`."""
+
+    cpu_request_millis: int
+    cpu_limit_millis: int | None
+    memory_request_bytes: int
+    memory_limit_bytes: int | None
+    shm_bytes: int | None
+    memory_unknown: bool
+
+
+def _resolve_amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -> _Amounts:
+    """Return the processors and the memory of a member. `smallest` has the amounts of the smallest suitable node, if
+    members take whole nodes; else it is None."""
     asked, defaults = spec.resources, policy.defaults
-    cpu, memory = asked.cpu_millis, asked.memory_bytes
-    share = defaults.whole_node_percent
-    if smallest is not None and cpu is None and asked.cpu_request_millis is None:
-        cpu = int(smallest[CPU]) * share // 100
-        message = f"each member gets {format_cores(cpu)}, {share} % of the smallest suitable node"
-        findings.add("WholeNodeCpu", message, "spec.resources.cpu")
-    elif cpu is None and asked.cpu_request_millis is None:
-        cpu = defaults.cpu_millis
-        findings.add("CpuDefaulted", format_cores(cpu), "spec.resources.cpu")
-    memory_unknown = False
-    if memory is None and smallest is not None:
-        whole_mebibytes = int(smallest[MEMORY]) * share // 100 // _MEBIBYTE * _MEBIBYTE
-        memory = max(whole_mebibytes, asked.memory_request_bytes or 0)
-        message = f"each member gets {memory_there(memory)} of memory, {share} % of the smallest suitable node"
-        findings.add("WholeNodeMemory", message, "spec.resources.memory")
-    elif memory is None and policy.memory_without_limit == "default":
-        memory = max(defaults.memory_bytes, asked.memory_request_bytes or 0)
-        findings.add("MemoryDefaulted", f"{memory_there(memory)} memory", "spec.resources.memory")
-    elif memory is None:
-        memory_unknown = policy.memory_without_limit == "refuse"
-    memory_request = asked.memory_request_bytes or memory or defaults.memory_bytes
-    cpu_request = asked.cpu_request_millis or cpu or defaults.cpu_millis
+    cpu = _resolve_cpu(spec, policy, smallest, findings)
+    memory = _resolve_memory(spec, policy, smallest, findings)
     shm = asked.shm_bytes
     if shm is None and defaults.shm_bytes is not None:
         shm = min(defaults.shm_bytes, memory or defaults.shm_bytes)
         findings.add("ShmDefaulted", f"{memory_there(shm)} of that for /dev/shm", "spec.resources.shm")
-    amounts = (format_cores(cpu_request), memory_needed(memory_request))
+    amounts = _Amounts(
+        cpu_request_millis=asked.cpu_request_millis or cpu or defaults.cpu_millis,
+        cpu_limit_millis=cpu,
+        memory_request_bytes=asked.memory_request_bytes or memory or defaults.memory_bytes,
+        memory_limit_bytes=memory,
+        shm_bytes=shm,
+        memory_unknown=memory is None and policy.memory_without_limit == "refuse",
+    )
+    _add_qos_finding(spec, amounts, findings)
+    return amounts
+
+
+def _resolve_cpu(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -> int | None:
+    """Return the limit of a member's processors in milli-cores; None for no limit."""
+    asked, share = spec.resources, policy.defaults.whole_node_percent
+    if asked.cpu_millis is not None or asked.cpu_request_millis is not None:
+        return asked.cpu_millis
+    if smallest is None:
+        findings.add("CpuDefaulted", format_cores(policy.defaults.cpu_millis), "spec.resources.cpu")
+        return policy.defaults.cpu_millis
+    cpu = int(smallest[CPU]) * share // 100
+    message = f"each member gets {format_cores(cpu)}, {share} % of the smallest suitable node"
+    findings.add("WholeNodeCpu", message, "spec.resources.cpu")
+    return cpu
+
+
+def _resolve_memory(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -> int | None:
+    """Return the limit of a member's memory in bytes; None for no limit."""
+    asked, defaults = spec.resources, policy.defaults
+    if asked.memory_bytes is not None:
+        return asked.memory_bytes
+    if smallest is not None:
+        share = defaults.whole_node_percent
+        whole_mebibytes = int(smallest[MEMORY]) * share // 100 // _MEBIBYTE * _MEBIBYTE
+        memory = max(whole_mebibytes, asked.memory_request_bytes or 0)
+        message = f"each member gets {memory_there(memory)} of memory, {share} % of the smallest suitable node"
+        findings.add("WholeNodeMemory", message, "spec.resources.memory")
+        return memory
+    if policy.memory_without_limit != "default":
+        return None
+    memory = max(defaults.memory_bytes, asked.memory_request_bytes or 0)
+    findings.add("MemoryDefaulted", f"{memory_there(memory)} memory", "spec.resources.memory")
+    return memory
+
+
+def _add_qos_finding(spec: RunSpec, amounts: _Amounts, findings: Findings) -> None:
+    """Add what the kubelet reserves for a member, and what that means when a node runs short."""
+    cpu, memory = format_cores(amounts.cpu_request_millis), memory_needed(amounts.memory_request_bytes)
     who = "the notebook has" if spec.type == "notebook" else "each member has"
-    if spec.qos == "guaranteed" and memory is not None and cpu is not None:
-        message = f"{who} {amounts[0]} and {amounts[1]} of memory reserved, which are also its limits"
+    limited = amounts.memory_limit_bytes is not None and amounts.cpu_limit_millis is not None
+    if spec.qos == "guaranteed" and limited:
+        message = f"{who} {cpu} and {memory} of memory reserved, which are also its limits"
         findings.add("QosGuaranteed", message, "spec.resources")
     else:
         message = (
-            f"{who} only {amounts[0]} and {amounts[1]} of memory reserved: if its node runs short, "
+            f"{who} only {cpu} and {memory} of memory reserved: if its node runs short, "
             "it is slowed down, or killed before guaranteed members"
         )
         findings.add("BurstableRisk", message, "spec.qos")
-    return {
-        "cpu_request_millis": cpu_request,
-        "cpu_limit_millis": cpu,
-        "memory_request_bytes": memory_request,
-        "memory_limit_bytes": memory,
-        "shm_bytes": shm,
-        "memory_unknown": memory_unknown,
-    }
 
 
 def _without_restarts_if_unlimited(spec: RunSpec, resolved: Resolved, findings: Findings) -> Resolved:

@@ -11,7 +11,7 @@ dependencies  runs that have to end before this one starts
 preemption    a run that other runs preempt
 growing       an elastic gang that continues with another size
 membership    which Pods count as members
-ledger        the progress of a sweep's members
+sweep_ledger  the progress of a sweep's members
 holding       which members hold their nodes, for the usage ledger
 memory        peak memory of runs
 restoring     the status of a run that is restored from a backup

@@ -5,7 +5,7 @@ A failure of one member ends the whole attempt. The next attempt begins when no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -197,11 +197,17 @@ def _cause_of_break(run: Run, status: RunStatus, attempt: Attempt, current: Sequ
         if not member.is_over and not member.node_ready and member.node
     ]
     if attempt.created:
-        present = {member.rank for member in current}
-        nodes = node_by_rank(attempt)
-        reason = status.reason if status.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
-        failed += [
-            Member(
+        failed += _deleted_members(run, status, attempt, {member.rank for member in current})
+    return min((*failed, *lost), key=_order_of_causes, default=None)
+
+
+def _deleted_members(run: Run, status: RunStatus, attempt: Attempt, present: Container[int]) -> Iterator[Member]:
+    """Yield the members of an attempt that have no Pod any more, as failed ones."""
+    nodes = node_by_rank(attempt)
+    reason = status.reason if status.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
+    for rank in range(run.replicas):
+        if rank not in present:
+            yield Member(
                 rank=rank,
                 attempt=attempt.number,
                 pod="",
@@ -211,24 +217,18 @@ def _cause_of_break(run: Run, status: RunStatus, attempt: Attempt, current: Sequ
                 reason=reason,
                 message=_DELETED,
             )
-            for rank in range(run.replicas)
-            if rank not in present
-        ]
-    candidates = failed + lost
-    if not candidates:
-        return None
 
-    def order(member: Member) -> tuple[int, str, bool, int]:
-        if member.reason is Reason.OUT_OF_MEMORY:
-            kind = 0
-        elif member.reason in COUNTS_AS_RESTART:
-            kind = 2
-        else:
-            kind = 1
-        ended_by_itself = (member.exit_code or 0) <= _SIGNALLED
-        return kind, member.ended_at or "9999", ended_by_itself, member.rank
 
-    return min(candidates, key=order)
+def _order_of_causes(member: Member) -> tuple[int, str, bool, int]:
+    """Return the sort key of a member that ended: the cause of the others' end comes first."""
+    if member.reason is Reason.OUT_OF_MEMORY:
+        kind = 0
+    elif member.reason in COUNTS_AS_RESTART:
+        kind = 2
+    else:
+        kind = 1
+    ended_by_itself = (member.exit_code or 0) <= _SIGNALLED
+    return kind, member.ended_at or "9999", ended_by_itself, member.rank
 
 
 def _end_broken_attempt(run: Run, status: RunStatus, cause: Member, current: Sequence[Member], now: datetime) -> Step:

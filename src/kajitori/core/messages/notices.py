@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +29,17 @@ ENDS_AT = "at "
 """First word of the text about a preemption of which the run is given notice."""
 
 
+class RunEvent(NamedTuple):
+    """Something about a run that its owner or team may want to know."""
+
+    kind: Kind
+    mark: str
+    """Tells events of one kind apart."""
+    at: datetime
+    text: str
+    """The number of seconds that are left, for a time limit; the seconds for which it waited, for a start."""
+
+
 def with_notices(
     status: RunStatus,
     *,
@@ -43,7 +55,7 @@ def with_notices(
     """
     before = status.notices or Notices()
     noted, waiting = dict(before.noted), [notice for notice in before.waiting if notice.id not in taken]
-    for kind, mark, at, text in events(status, rules, now, time_limit_seconds) if wanted else ():
+    for kind, mark, at, text in run_events(status, rules, now, time_limit_seconds) if wanted else ():
         if noted.get(kind) != mark and now - at < FRESH:
             noted[kind] = mark
             waiting.append(Notice(id=f"{kind}.{mark}", kind=kind.value, at=format_time(at), text=text[:_TEXT_LIMIT]))
@@ -65,46 +77,47 @@ def _ahead_seconds(rules: Notifications, time_limit_seconds: int) -> float:
     return min(rules.before_time_limit_seconds, time_limit_seconds / 10)
 
 
-def events(
+def run_events(
     status: RunStatus, rules: Notifications, now: datetime, time_limit_seconds: int | None
-) -> Iterator[tuple[Kind, str, datetime, str]]:
-    """Yield kind, mark, time and text of every event that the status shows, the earliest first. The mark tells events
-    of one kind apart. The text about a time limit is the number of seconds that are left."""
+) -> Iterator[RunEvent]:
+    """Yield every event that the status shows: setbacks, the start, idle GPUs, the time limit, the end."""
     found = [*_setback_events(status), *_start_events(status, rules), *_idle_events(status)]
     warning = warning_at(status, rules, time_limit_seconds)
     if warning is not None and warning <= now and status.phase is Phase.RUNNING:
         ends = warning + timedelta(seconds=_ahead_seconds(rules, time_limit_seconds or 0))
-        found.append((Kind.TIME_LIMIT, status.started_at, now, str(max(0, round((ends - now).total_seconds())))))
+        left_seconds = max(0, round((ends - now).total_seconds()))
+        found.append(RunEvent(Kind.TIME_LIMIT, status.started_at, now, str(left_seconds)))
     found += _end_events(status)
     yield from found
 
 
-def _setback_events(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
+def _setback_events(status: RunStatus) -> Iterator[RunEvent]:
     asked = status.preemption
     if asked is not None and (since := parse_time(asked.since)) is not None:
         ends = f"{ENDS_AT}{asked.ends_at} " if asked.ends_at else ""
-        yield Kind.PREEMPTED, f"{asked.since}.{asked.uid[:8]}", since, f"{ends}for {asked.who or asked.by}"
+        text = f"{ends}for {asked.who or asked.by}"
+        yield RunEvent(Kind.PREEMPTED, f"{asked.since}.{asked.uid[:8]}", since, text)
     stuck = status.stuck
     if stuck is not None and stuck.looked_at and (at := parse_time(stuck.looked_at)) is not None:
-        yield Kind.STUCK, f"{stuck.attempt}.{stuck.since}", at, stuck.message
+        yield RunEvent(Kind.STUCK, f"{stuck.attempt}.{stuck.since}", at, stuck.message)
     setback = status.setback
     if setback is not None and setback.reason == Reason.DRAINED and (at := parse_time(setback.at)) is not None:
-        yield Kind.DRAINED, setback.at, at, setback.message
+        yield RunEvent(Kind.DRAINED, setback.at, at, setback.message)
     if setback is not None and setback.reason == Reason.STUCK and (at := parse_time(setback.at)) is not None:
-        yield Kind.STUCK, setback.at, at, f"The gang restarts: {setback.message}"
+        yield RunEvent(Kind.STUCK, setback.at, at, f"The gang restarts: {setback.message}")
 
 
-def _idle_events(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
+def _idle_events(status: RunStatus) -> Iterator[RunEvent]:
     """Yield the question about idle GPUs, or the warning that follows it."""
     idle = status.idle
     at = parse_time(idle.warned_at or idle.asked_at) if idle is not None else None
     if idle is None or at is None or status.phase.is_final:
         return
     mark = f"{idle.asked_at}.warned" if idle.warned_at else idle.asked_at
-    yield Kind.IDLE, mark, at, describe_idle(idle, at)
+    yield RunEvent(Kind.IDLE, mark, at, describe_idle(idle, at))
 
 
-def _start_events(status: RunStatus, rules: Notifications) -> Iterator[tuple[Kind, str, datetime, str]]:
+def _start_events(status: RunStatus, rules: Notifications) -> Iterator[RunEvent]:
     attempt = status.attempt
     started = parse_time(attempt.started_at) if attempt is not None else None
     if attempt is None or started is None:
@@ -113,11 +126,12 @@ def _start_events(status: RunStatus, rules: Notifications) -> Iterator[tuple[Kin
     if status.setback is not None and (again := parse_time(status.setback.at)) is not None and queued is not None:
         queued = max(queued, again)
     if queued is not None and started - queued >= timedelta(seconds=rules.long_wait_seconds):
-        yield Kind.STARTED, f"{status.resumes}.{attempt.number}", started, f"{int((started - queued).total_seconds())}"
+        waited_seconds = int((started - queued).total_seconds())
+        yield RunEvent(Kind.STARTED, f"{status.resumes}.{attempt.number}", started, str(waited_seconds))
 
 
-def _end_events(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
+def _end_events(status: RunStatus) -> Iterator[RunEvent]:
     finished = parse_time(status.finished_at)
     if status.phase.is_final and finished is not None and status.reason is not Reason.NOT_STARTED:
         kind = Kind.FAILED if status.phase is Phase.FAILED else Kind.ENDED
-        yield kind, status.finished_at, finished, status.message
+        yield RunEvent(kind, status.finished_at, finished, status.message)

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from kajitori.core.words.backoff import backoff_seconds
+
 DIGEST_ABOVE = 3
 """If more messages than this wait for a channel, they become one."""
 DIGEST_LISTED = 20
@@ -141,8 +143,9 @@ def refused(outbox: Outbox, channel: str, error: str, now: float, *, for_good: b
     if for_good or now - request.since >= GIVE_UP_SECONDS:
         lost = state.dropped + len(request.messages)
         return _without_request(outbox, channel, ChannelState(sent_at=state.sent_at, error=error, dropped=lost), lost)
-    pause = min(FIRST_PAUSE_SECONDS * 2**request.tries, LONGEST_PAUSE_SECONDS)
-    again = msgspec.structs.replace(request, tries=request.tries + 1, not_before=now + pause, error=error)
+    tries = request.tries + 1
+    pause = backoff_seconds(tries, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+    again = msgspec.structs.replace(request, tries=tries, not_before=now + pause, error=error)
     return _with_channel(outbox, channel, msgspec.structs.replace(state, request=again, error=error))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kajitori.core.messages.idle_question import describe_gpus
-from kajitori.core.messages.notices import events, warning_at
+from kajitori.core.messages.notices import run_events, warning_at
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.notify import Kind
 from kajitori.core.spec.status import PreemptedBy, RunStatus
@@ -38,7 +38,7 @@ def due_notices(
 ) -> list[TerminalNotice]:
     """Return the notices that a terminal in the member `rank` of a run shows now, the earliest first."""
     found = list(_preemption_notices(status, rank, now))
-    for kind, mark, _, text in events(status, rules, now, time_limit_seconds):
+    for kind, mark, _, text in run_events(status, rules, now, time_limit_seconds):
         marked = f"{kind}.{mark}"
         if kind is Kind.DRAINED:
             found.append(TerminalNotice(marked, f"this run restarts on other nodes: {text}", is_past=True))

@@ -15,6 +15,7 @@ from enum import StrEnum
 from kajitori.core.nodes.trail import Entry, TrailEvent, last_removal, new_entry, returned_at, unpassed_tests_in_a_row
 from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.policy.nodes.health import NodeHealth, Preflight
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.core.words.names import MANAGED_BY
 from kajitori.core.words.times import format_time
 
@@ -36,7 +37,8 @@ UNREACHABLE_FOR = timedelta(seconds=15)
 BUSY_RECHECK = timedelta(minutes=1)
 """Interval at which a busy node that should be tested is checked again."""
 
-_DOUBLINGS = 16
+_LONGEST_RETEST_FACTOR = 2**16
+"""Limit of the pause between tests that a node does not pass, in first pauses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,12 +272,12 @@ def _remove_most_urgent(removals: Iterable[_Removal], room: int, verdict: Verdic
         if room > 0:
             room -= 1
             out = new_entry(now, TrailEvent.OUT, removal.reason, by=by, evidence=evidence, run=run)
-            verdict.changes.append(Change(signs.node, out, removal.reason, False, answered=is_test))
+            verdict.changes.append(Change(signs.node, out, removal.reason, awaits_test=False, answered=is_test))
             continue
         verdict.warnings.append(WithheldRemoval(signs.node, removal.reason, removal.evidence))
         if is_test:
             failed = new_entry(now, TrailEvent.FAILED, by=by, evidence=evidence, run=run)
-            verdict.changes.append(Change(signs.node, failed, None, signs.awaits_test, answered=True))
+            verdict.changes.append(Change(signs.node, failed, None, awaits_test=signs.awaits_test, answered=True))
 
 
 # ---------------------------------------------------------------------------------------------- tests
@@ -352,15 +354,14 @@ def _test_due(signs: Signs, health: NodeHealth, preflight: Preflight, verdict: V
     if signs.unhealthy is not None and left is None:
         return 0  # an operator took it out by hand
     tests = list(unpassed_tests_in_a_row(signs.trail))
-    since, pause = left.time if left is not None else None, 0
+    since, pause = left.time if left is not None else None, 0.0
     if tests:
         could_not = tests[0].what is TrailEvent.UNTESTED
         since = tests[0].time
         often = sum(test.times for test in tests if (test.what is TrailEvent.UNTESTED) is could_not)
         first = preflight.pause_seconds if could_not else preflight.retest_after_seconds
-        pause = first * 2 ** min(often - 1, _DOUBLINGS)
-        if could_not:
-            pause = min(pause, max(first, preflight.longest_pause_seconds))
+        longest = max(first, preflight.longest_pause_seconds) if could_not else first * _LONGEST_RETEST_FACTOR
+        pause = backoff_seconds(often, first, longest)
     elif left is not None and left.reason == MEMBERS_SLOW:
         pause = 0  # the test shows whether the node is slow; there is nothing to wait for
     elif left is not None and left.reason in _LASTING_REASONS:

@@ -23,13 +23,12 @@ from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage
 from kajitori.core.placement.snapshot import Counts, NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.nodes.pools import NodePool
 from kajitori.core.spec.node_request import NodeRequest, RequestState
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time, parse_time
 
 MESSAGE_LENGTH = 300
 """Characters of an autoscaler's message that a Run's status keeps (rule 8)."""
-
-_MOST_DOUBLINGS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ def with_failure(request: NodeRequest, message: str, rules: NodePool, now: datet
     rounds, rest = divmod(failures, max(1, pools))
     not_before = ""
     if not rest:
-        seconds = min(rules.pause_seconds * 2 ** min(rounds - 1, _MOST_DOUBLINGS), rules.longest_pause_seconds)
+        seconds = backoff_seconds(rounds, rules.pause_seconds, rules.longest_pause_seconds)
         not_before = format_time(now + timedelta(seconds=seconds))
     request = _with_state(request, RequestState.FAILED, message, now)
     return msgspec.structs.replace(request, failures=failures, not_before=not_before)

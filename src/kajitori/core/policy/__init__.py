@@ -1,1 +1,1 @@
-"""The operators' policy file: modules for its sections, by subject."""
+"""The operators' policy file: modules for its sections, by subject. Begin with `model.Policy`."""

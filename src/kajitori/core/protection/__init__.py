@@ -1,1 +1,2 @@
-"""Protection of servers from load: a report on the clients of an API server, rate limits, limits on connections."""
+"""Protection of servers from load: a report on the clients of an API server, rate limits, limits on connections. Begin
+with `api_clients`."""

@@ -1,4 +1,4 @@
-"""A Run as people write and read it: spec, status, reasons, and its definition in Kubernetes.
+"""A Run as people write and read it: spec, status, reasons, and its definition in Kubernetes. Begin with `run.RunSpec`.
 
 run, parts, array, notify, network_access   the fields of the spec
 reading     how specs and statuses are read: strictly (parsing), with faults (draft), field by field (stored), damaged

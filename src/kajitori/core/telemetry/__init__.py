@@ -1,4 +1,5 @@
 """Telemetry of runs, without I/O: measurements of members, summaries over all ranks, and conclusions about the run.
+Begin with `quantities.Quantity`.
 
 quantities   the table of everything that is measured; `training` reads the figures that programs write themselves
 ring         the samples of one member in its agent's memory

@@ -74,16 +74,55 @@ CLOCK = "gpu.clock.sm"
 HARDWARE = (CLOCK, "link.rate", "link.ports", "gpu.nvlink.links")
 """Quantities of signs that do not depend on how much work a rank has."""
 SIGNS = (
-    Sign(CLOCK, False, 1.15, 1.0, "its clock is lower"),
-    Sign("link.rate", False, 1.5, 1.0, "a network port of its node has a lower rate", _EXACT),
-    Sign("link.ports", False, 1.1, 1.0, "its node has fewer active network ports", _EXACT),
-    Sign("gpu.nvlink.links", False, 1.05, 1.0, "fewer of its NVLinks are active", _EXACT),
-    Sign(WORK_SECONDS, True, 1.2, 1e-3, "its own part of a step takes longer"),
-    Sign(f"{TRAINING_PREFIX}step.rate", False, 1.2, 1e-4, "it takes fewer steps"),
-    Sign("gpu.used", False, 1.2, 80.0, "it has no work while the others' kernels wait for it"),
-    Sign("gpu.sm.active", True, 1.2, 5.0, "its multiprocessors work while the others wait"),
-    Sign("gpu.power", True, 1.25, 50.0, "it draws more power, so the others seem to wait for it"),
-    Sign("cpu.used", True, 1.2, 0.1, "it uses its processors while the others wait"),
+    Sign(CLOCK, is_high=False, ratio=1.15, least_median=1.0, text="its clock is lower"),
+    Sign(
+        "link.rate",
+        is_high=False,
+        ratio=1.5,
+        least_median=1.0,
+        text="a network port of its node has a lower rate",
+        least_deviation=_EXACT,
+    ),
+    Sign(
+        "link.ports",
+        is_high=False,
+        ratio=1.1,
+        least_median=1.0,
+        text="its node has fewer active network ports",
+        least_deviation=_EXACT,
+    ),
+    Sign(
+        "gpu.nvlink.links",
+        is_high=False,
+        ratio=1.05,
+        least_median=1.0,
+        text="fewer of its NVLinks are active",
+        least_deviation=_EXACT,
+    ),
+    Sign(WORK_SECONDS, is_high=True, ratio=1.2, least_median=1e-3, text="its own part of a step takes longer"),
+    Sign(f"{TRAINING_PREFIX}step.rate", is_high=False, ratio=1.2, least_median=1e-4, text="it takes fewer steps"),
+    Sign(
+        "gpu.used",
+        is_high=False,
+        ratio=1.2,
+        least_median=80.0,
+        text="it has no work while the others' kernels wait for it",
+    ),
+    Sign(
+        "gpu.sm.active",
+        is_high=True,
+        ratio=1.2,
+        least_median=5.0,
+        text="its multiprocessors work while the others wait",
+    ),
+    Sign(
+        "gpu.power",
+        is_high=True,
+        ratio=1.25,
+        least_median=50.0,
+        text="it draws more power, so the others seem to wait for it",
+    ),
+    Sign("cpu.used", is_high=True, ratio=1.2, least_median=0.1, text="it uses its processors while the others wait"),
 )
 """All signs. A sign that explains more comes first."""
 _BUSY_PERCENT = 50.0

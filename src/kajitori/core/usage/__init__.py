@@ -1,4 +1,5 @@
-"""The usage of runs over time: the open and closed parts of a run's usage, sums of them, and prices.
+"""The usage of runs over time: the open and closed parts of a run's usage, sums of them, and prices. Begin with
+`ledger`.
 
 ledger     the usage in a run's status: its present and past resources, and the totals
 lost_time  what the time of a run was: productive, lost, starting, and by which cause; the best interval of checkpoints

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 HOUR = 3600
 GIB = 2**30
@@ -63,23 +64,45 @@ class UsageSum:
         self.cost += other.cost
 
 
-def add_up(
-    parts: Iterable[tuple[str, str, int, int, int, int]], prices: Prices, sums: dict[str, UsageSum] | None = None
-) -> dict[str, UsageSum]:
-    """Return the sums by key. Each part is a key, GPU type, GPUs, milli-cores and bytes of one member, and the seconds
-    of all members. With `sums`, they are added to these."""
+class MemberTime(NamedTuple):
+    """The time of members that have the same resources."""
+
+    key: str
+    """The key of the sum that the time belongs to: a team, an owner, a run, a node, a day."""
+    gpu_type: str
+    gpus: int
+    """GPUs, milli-cores and bytes of one member."""
+    cpu_millis: int
+    memory_bytes: int
+    member_seconds: int
+    """The seconds of all members."""
+
+
+class ResourceTime(NamedTuple):
+    """Resources of members, multiplied with the time for which they had them."""
+
+    key: str
+    """As in MemberTime."""
+    gpu_type: str
+    gpu_seconds: int
+    cpu_milli_seconds: int
+    byte_seconds: int
+    member_seconds: int
+
+
+def add_up(parts: Iterable[MemberTime], prices: Prices, sums: dict[str, UsageSum] | None = None) -> dict[str, UsageSum]:
+    """Return the sums by key. With `sums`, they are added to these."""
     whole = (
-        (key, gpu_type, gpus * seconds, cpu_millis * seconds, memory_bytes * seconds, seconds)
+        ResourceTime(key, gpu_type, gpus * seconds, cpu_millis * seconds, memory_bytes * seconds, seconds)
         for key, gpu_type, gpus, cpu_millis, memory_bytes, seconds in parts
     )
     return add_whole(whole, prices, sums)
 
 
 def add_whole(
-    amounts: Iterable[tuple[str, str, int, int, int, int]], prices: Prices, sums: dict[str, UsageSum] | None = None
+    amounts: Iterable[ResourceTime], prices: Prices, sums: dict[str, UsageSum] | None = None
 ) -> dict[str, UsageSum]:
-    """Return the sums by key. Each amount is a key, GPU type, GPU-seconds, milli-core-seconds, byte-seconds, and the
-    seconds of all members. With `sums`, they are added to these."""
+    """Return the sums by key. With `sums`, they are added to these."""
     found = {} if sums is None else sums
     for key, gpu_type, gpu_seconds, cpu_milli_seconds, byte_seconds, seconds in amounts:
         total = found.setdefault(key, UsageSum())

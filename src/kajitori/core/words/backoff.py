@@ -1,15 +1,15 @@
-"""Exponential back-off: the pause before the next try doubles with each failure in a row, up to a limit."""
+"""Exponential backoff: the pause before the next try grows with each failure in a row, up to a limit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-_MAX_DOUBLINGS = 30
+_MAX_STEPS = 30
 
 
-def backoff_seconds(failures: int, first_seconds: float, longest_seconds: float) -> float:
-    """Return the pause after this many failures in a row, at least one."""
-    return min(first_seconds * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), longest_seconds)
+def backoff_seconds(failures: int, first_seconds: float, longest_seconds: float, growth: float = 2.0) -> float:
+    """Return the pause after this many failures in a row, at least one. Each is `growth` times the one before it."""
+    return min(first_seconds * growth ** min(failures - 1, _MAX_STEPS), longest_seconds)
 
 
 @dataclass(slots=True)
@@ -18,12 +18,14 @@ class Backoff:
 
     first_seconds: float
     longest_seconds: float
+    growth: float = 2.0
+    """The factor from one pause to the next."""
     failures: int = 0
 
     def next_seconds(self) -> float:
         """Count a failure, and return the pause before the next try."""
         self.failures += 1
-        return backoff_seconds(self.failures, self.first_seconds, self.longest_seconds)
+        return backoff_seconds(self.failures, self.first_seconds, self.longest_seconds, self.growth)
 
     def reset(self) -> None:
         """Begin with the first pause again, after a success."""

@@ -1,1 +1,1 @@
-"""The routes of the Engine API, by subject."""
+"""The routes of the Engine API, by subject. Begin with `containers.create`."""

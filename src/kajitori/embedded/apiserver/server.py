@@ -229,21 +229,7 @@ class ApiServer:
         verb = verb_of(request.method, target, query)
         labels.verb = verb.upper() or request.method
         labels.resource = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
-        attributes = Attributes(
-            verb or request.method.lower(),
-            resource.group,
-            resource.version,
-            resource.plural,
-            target.subresource,
-            target.namespace,
-            target.name,
-        )
-        refusal = self._authorizer.refusal(user, attributes)
-        if target.subresource in STREAMS and verb == "get":
-            # A WebSocket starts with a GET, but a user who may only read must not be able to run programs.
-            refusal = refusal or self._authorizer.refusal(user, dataclasses.replace(attributes, verb="create"))
-        if refusal:
-            raise StatusError.forbidden(resource, target.name, refusal)
+        self._require_access(target, user, verb or request.method.lower())
         if target.subresource == "proxy":
             return await self._proxy.of_node(request, target)
         if target.subresource == "log" or target.subresource in STREAMS:
@@ -266,6 +252,25 @@ class ApiServer:
             error.warnings = caller.warnings
             raise
         return await _respond(request, done, answer, caller.warnings)
+
+    def _require_access(self, target: Target, user: User, verb: str) -> None:
+        """Raise StatusError 403 if the user may not do this."""
+        resource = target.kind.resource
+        attributes = Attributes(
+            verb,
+            resource.group,
+            resource.version,
+            resource.plural,
+            target.subresource,
+            target.namespace,
+            target.name,
+        )
+        refusal = self._authorizer.refusal(user, attributes)
+        if target.subresource in STREAMS and verb == "get":
+            # A WebSocket starts with a GET, but a user who may only read must not be able to run programs.
+            refusal = refusal or self._authorizer.refusal(user, dataclasses.replace(attributes, verb="create"))
+        if refusal:
+            raise StatusError.forbidden(resource, target.name, refusal)
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         watch = self._rest.watch(call)

@@ -123,21 +123,7 @@ class Kubelet:
         closing.push_async_callback(_remove_groups, detecting)
         detected = await asyncio.shield(detecting)
         address = settings.address or await self.cluster.own_address()
-        network: PodNetwork = HostNetwork(address)
-        if settings.pod_network == "namespace":
-            network = NamespaceNetwork(settings.root_dir)
-        self.context = Context(
-            settings,
-            self.cluster,
-            detected,
-            EventRecorder(self.cluster, settings.node_name),
-            Volumes(self.cluster, open_below=settings.open_below),
-            GpuLedger(detected.gpus),
-            address,
-            network,
-            self._adapter,
-            NameBook(self._adapter.network_prefix),
-        )
+        self.context = self._new_context(detected, address)
         if self.engine is not None:
             self.context.engine = await self._engine_runtime(self.engine)
             closing.push_async_callback(self.context.engine.stop)
@@ -149,8 +135,8 @@ class Kubelet:
             log.warning("%d containers of an engine were unknown in %s and were removed", removed, settings.root_dir)
         records = list(saved_records(settings.root_dir))
         living = {pods.uid(record.pod) for record in records}
-        closing.push_async_callback(network.stop)
-        await network.start(living)
+        closing.push_async_callback(self.context.network.stop)
+        await self.context.network.start(living)
         NetworkPods(settings.root_dir, self._adapter).keep(living)
         self._server = KubeletServer(self)
         closing.push_async_callback(self._server.stop)
@@ -158,6 +144,25 @@ class Kubelet:
         self._restore(records)
         self.node.port = await self._server.start()
         self.node.fingerprint = self._server.fingerprint
+
+    def _new_context(self, detected: detection.Machine, address: str) -> Context:
+        """Return the state that the Pods of this kubelet will share. `address` is the machine's own."""
+        settings = self.settings
+        network: PodNetwork = HostNetwork(address)
+        if settings.pod_network == "namespace":
+            network = NamespaceNetwork(settings.root_dir)
+        return Context(
+            settings,
+            self.cluster,
+            detected,
+            EventRecorder(self.cluster, settings.node_name),
+            Volumes(self.cluster, open_below=settings.open_below),
+            GpuLedger(detected.gpus),
+            address,
+            network,
+            self._adapter,
+            NameBook(self._adapter.network_prefix),
+        )
 
     async def _engine_runtime(self, engine: Engine) -> Runtime:
         """Return the runtime of this engine. Raises Unavailable, or Unsupported for a network that it can't join."""

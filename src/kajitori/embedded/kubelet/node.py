@@ -204,7 +204,7 @@ class NodeStatus:
         answer = await self._context.cluster.patch(resources.NODES, self._name, patch, subresource="status")
         self._adopt(answer)
         if self._context.settings.manage_own_taints:
-            await self._set_taints(answer, ready and not self._context.network.waiting)
+            await self._set_taints(answer, ready=ready and not self._context.network.waiting)
 
     def labels(self) -> dict[str, str]:
         machine = self._context.machine
@@ -235,10 +235,10 @@ class NodeStatus:
             addresses.append({"type": "Hostname", "address": self._name})
         conditions = [
             self._condition(
-                "MemoryPressure", self.pressure, "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory"
+                "MemoryPressure", "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory", holds=self.pressure
             ),
-            self._condition("DiskPressure", False, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure"),
-            self._condition("PIDPressure", False, "KubeletHasInsufficientPID", "KubeletHasSufficientPID"),
+            self._condition("DiskPressure", "KubeletHasDiskPressure", "KubeletHasNoDiskPressure", holds=False),
+            self._condition("PIDPressure", "KubeletHasInsufficientPID", "KubeletHasSufficientPID", holds=False),
             self._ready_condition(ready),
         ]
         return {
@@ -264,14 +264,15 @@ class NodeStatus:
 
     def _ready_condition(self, ready: bool) -> dict[str, str]:
         waiting = self._context.network.waiting
-        condition = self._condition("Ready", ready and not waiting, "KubeletReady", "KubeletNotReady")
+        condition = self._condition("Ready", "KubeletReady", "KubeletNotReady", holds=ready and not waiting)
         if condition["status"] == "True":
             message = "the process kubelet is posting ready status"
         else:
             message = f"container runtime network not ready: {waiting}" if waiting else ""
         return condition | {"message": message}
 
-    def _condition(self, kind: str, holds: bool, yes: str, no: str) -> dict[str, str]:
+    def _condition(self, kind: str, yes: str, no: str, *, holds: bool) -> dict[str, str]:
+        """Return a condition of the Node. Its reason is `yes` if it holds, else `no`."""
         now = format_time(datetime.now(UTC))
         status = "True" if holds else "False"
         if self._transitions.get(kind, ("", ""))[0] != status:
@@ -295,7 +296,7 @@ class NodeStatus:
             since = condition.get("lastTransitionTime", "")
             self._transitions.setdefault(condition["type"], (condition["status"], since))
 
-    async def _set_taints(self, node: Mapping[str, Any], ready: bool) -> None:
+    async def _set_taints(self, node: Mapping[str, Any], *, ready: bool) -> None:
         """Set the `not-ready` and `memory-pressure` taints by the conditions, unless the Node has changed meanwhile."""
         taints = list((node.get("spec") or {}).get("taints") or ())
         wanted = [taint for taint in taints if taint["key"] not in (NOT_READY_TAINT, PRESSURE_TAINT)]

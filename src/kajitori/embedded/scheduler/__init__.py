@@ -1,1 +1,1 @@
-"""The embedded cluster's scheduler: filters, scores, and binding."""
+"""The embedded cluster's scheduler: filters, scores, and binding. Begin with `binder.Binder`."""

@@ -64,6 +64,13 @@ class NodeUse:
     def _node_state(self, name: str) -> NodeState:
         node = self._nodes.get(name)
         if node is None:
-            node = NodeState(name, {}, (), False, self._allocatable, self._max_pods)
+            node = NodeState(
+                name,
+                labels={},
+                taints=(),
+                unschedulable=False,
+                allocatable=self._allocatable,
+                max_pods=self._max_pods,
+            )
             self._nodes[name] = node
         return node

@@ -188,25 +188,31 @@ class _Writer:
         message = "simulated: the image can't be pulled" if "Pull" in reason else ""
         state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
         return self._pod_status(
-            "Pending" if self.pod.status.phase == "Pending" else "Running", state, False, first_seen, started=started
+            "Pending" if self.pod.status.phase == "Pending" else "Running",
+            state,
+            first_seen,
+            ready=False,
+            started=started,
         )
 
     def running(self, first_seen: datetime, restarts: int) -> dict[str, Any]:
-        return self._pod_status("Running", {"running": {"startedAt": self.moment}}, True, first_seen, restarts=restarts)
+        return self._pod_status(
+            "Running", {"running": {"startedAt": self.moment}}, first_seen, ready=True, restarts=restarts
+        )
 
     def backing_off(self, exit_code: int, reason: str, since: datetime, restarts: int) -> dict[str, Any]:
         """Return the status of containers that ended and will be restarted."""
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off before the next start"}}
         last = self._terminated_state(exit_code, reason, since)
         first_seen = parse_time(self.pod.status.start_time or "") or self.now
-        return self._pod_status("Running", state, False, first_seen, restarts=restarts, last=last)
+        return self._pod_status("Running", state, first_seen, ready=False, restarts=restarts, last=last)
 
     def ended(self, exit_code: int, reason: str, since: datetime) -> dict[str, Any]:
         phase = "Succeeded" if exit_code == 0 else "Failed"
         first_seen = parse_time(self.pod.status.start_time or "") or self.now
         restarts, _ = _last_end(self.pod)
         state = self._terminated_state(exit_code, reason, since)
-        return self._pod_status(phase, state, False, first_seen, restarts=restarts)
+        return self._pod_status(phase, state, first_seen, ready=False, restarts=restarts)
 
     def evicted(self, used_bytes: int, since: datetime) -> dict[str, Any]:
         """Return the status of an eviction; its message names only containers above their request, as a
@@ -248,9 +254,9 @@ class _Writer:
         self,
         phase: str,
         state: dict[str, Any],
-        ready: bool,
         first_seen: datetime,
         *,
+        ready: bool,
         restarts: int | None = None,
         last: dict[str, Any] | None = None,
         started: bool = True,
@@ -262,9 +268,10 @@ class _Writer:
             "startTime": format_time(first_seen),
             "hostIP": self.host_address,
             "hostIPs": [{"ip": self.host_address}],
-            "conditions": self._pod_conditions(phase, ready, started),
+            "conditions": self._pod_conditions(phase, ready=ready, started=started),
             "containerStatuses": [
-                self._container_status(c, before.get(c.name, {}), state, ready, restarts, last) for c in spec.containers
+                self._container_status(c, before.get(c.name, {}), state, restarts, last, ready=ready)
+                for c in spec.containers
             ],
         }
         if self.address:
@@ -272,7 +279,7 @@ class _Writer:
             status["podIPs"] = [{"ip": self.address}]
         if spec.init_containers:
             status["initContainerStatuses"] = [
-                self._init_container(c, state, first_seen, started) for c in spec.init_containers
+                self._init_container(c, state, first_seen, started=started) for c in spec.init_containers
             ]
         return status
 
@@ -281,9 +288,10 @@ class _Writer:
         container: Container,
         before: dict[str, Any],
         state: dict[str, Any],
-        ready: bool,
         restarts: int | None,
         last: dict[str, Any] | None,
+        *,
+        ready: bool,
     ) -> dict[str, Any]:
         has_run = "waiting" not in state
         return {
@@ -299,10 +307,10 @@ class _Writer:
         }
 
     def _init_container(
-        self, container: Container, state: dict[str, Any], first_seen: datetime, started: bool
+        self, container: Container, state: dict[str, Any], first_seen: datetime, *, started: bool
     ) -> dict[str, Any]:
         if container.restart_policy == "Always":
-            return self._container_status(container, {}, state, "running" in state, 0, None)
+            return self._container_status(container, {}, state, 0, None, ready="running" in state)
         done = {
             "terminated": {
                 "exitCode": 0,
@@ -312,9 +320,9 @@ class _Writer:
             }
         }
         waiting = {"waiting": {"reason": "PodInitializing"}}
-        return self._container_status(container, {}, done if started else waiting, started, 0, None)
+        return self._container_status(container, {}, done if started else waiting, 0, None, ready=started)
 
-    def _pod_conditions(self, phase: str, ready: bool, started: bool) -> list[dict[str, Any]]:
+    def _pod_conditions(self, phase: str, *, ready: bool, started: bool) -> list[dict[str, Any]]:
         """Return the kubelet's conditions, for a strategic merge that keeps those of other writers.
 
         A transition time moves only with the status.

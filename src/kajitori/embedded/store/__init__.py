@@ -1,4 +1,5 @@
-"""The embedded cluster's store: every object with its revisions, as in etcd; in memory, made durable by SQLite."""
+"""The embedded cluster's store: every object with its revisions, as in etcd; in memory, made durable by SQLite. Begin
+with `store.Store`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kaji install`, `kaji upgrade` and `kaji uninstall`, with the operator's rights.
+"""`kaji install`, `kaji upgrade` and `kaji uninstall`, with the operator's rights. Begin with `installing.install`.
 
 planning    the objects to apply, and those that exist
 installing  applies them, and waits for the parts

@@ -10,15 +10,15 @@ from typing import Protocol, TypeVar
 from kajitori.cluster.platform.applying import find
 from kajitori.configuration.option_faults import raise_all
 from kajitori.configuration.options.operators import InstallOptions
-from kajitori.core.network.registry import parse_networks
+from kajitori.core.network.registry.parsing import parse_networks
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.entrypoints.process import existing
 from kajitori.errors import Forbidden, InvalidInput, NotFound
 from kajitori.install.parts.gateway import with_groups_of
+from kajitori.install.parts.monitoring import RULE_KIND
 from kajitori.install.parts.objects import Identity, Object
 from kajitori.install.parts.teams import team_objects
-from kajitori.install.parts.watching import RULE_KIND
 from kajitori.install.parts.workloads import POLICY
 from kajitori.install.record import Record, record_of
 from kajitori.install.render import in_order, render

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
+from kajitori.blobs.history_outbox import HistoryOutbox
 from kajitori.blobs.logs import KeptLogs
-from kajitori.blobs.outbox import Outbox
 from kajitori.blobs.questions import Questions
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper
@@ -64,7 +64,7 @@ def run_controller(
     kept_logs: KeptLogs | None = None,
     code: CodeStore | None = None,
     history: History | None = None,
-    outbox: Outbox | None = None,
+    outbox: HistoryOutbox | None = None,
     questions: Questions | None = None,
     watched: Blobs | None = None,
     now: Callable[[], datetime] | None = None,
@@ -135,7 +135,7 @@ class _Stores:
     kept_logs: KeptLogs | None
     code: CodeStore | None
     history: History | None
-    outbox: Outbox | None
+    outbox: HistoryOutbox | None
     questions: Questions | None
     watched: Blobs | None
 

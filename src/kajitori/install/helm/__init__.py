@@ -1,4 +1,5 @@
-"""The Helm chart below `deploy/helm`, which is generated from the same renderer as `kaji install`.
+"""The Helm chart below `deploy/helm`, which is generated from the same renderer as `kaji install`. Begin with
+`chart.chart`.
 
 The objects are rendered from settings that have marks as texts and numbers. Each mark in the rendered objects is then
 replaced by the expression for a value of the chart. A setting that switches something on or off becomes a condition

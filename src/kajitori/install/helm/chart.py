@@ -9,7 +9,7 @@ from kajitori import __version__
 from kajitori.install.helm.marks import block_mark, marked_settings
 from kajitori.install.helm.secrets import cert_manager_certificates, own_certificates, sign_in_key
 from kajitori.install.helm.templates import SWITCHES, conditions_of, template
-from kajitori.install.parts import watching
+from kajitori.install.parts.monitoring import alerts, monitors
 from kajitori.install.parts.objects import as_yaml, identity
 from kajitori.install.render import render
 from kajitori.install.settings import InstallSettings, TlsSettings
@@ -85,7 +85,7 @@ def _alerts_template(settings: InstallSettings) -> str:
     text = ""
     for form in ("prometheusRule", "configMap"):
         monitoring = settings.monitoring.model_copy(update={"alerts": form})
-        objects = watching.alerts(settings.model_copy(update={"monitoring": monitoring}))
+        objects = alerts(settings.model_copy(update={"monitoring": monitoring}))
         text += f'{{{{- if eq (include "kajitori.alerts" .) "{form}" }}}}\n{template(objects, {})}{{{{- end }}}}\n'
     return text
 
@@ -94,8 +94,8 @@ def _monitors_template(settings: InstallSettings) -> str:
     """Return the objects that make Prometheus Operator read the metrics, if the cluster has it."""
     monitoring = settings.monitoring.model_copy(update={"alerts": "prometheusRule"})
     with_operator = settings.model_copy(update={"monitoring": monitoring})
-    objects = watching.monitors(with_operator)
-    without_agents = watching.monitors(with_operator.model_copy(update=SWITCHES["agents.enabled"]))
+    objects = monitors(with_operator)
+    without_agents = monitors(with_operator.model_copy(update=SWITCHES["agents.enabled"]))
     conditions = {identity(one): "agents.enabled" for one in objects if one not in without_agents}
     text = f"{{{{- if .Values.monitoring.monitors }}}}\n{template(objects, conditions)}{{{{- end }}}}\n"
     return f'{{{{- if eq (include "kajitori.alerts" .) "prometheusRule" }}}}\n{text}{{{{- end }}}}\n'

@@ -1,1 +1,1 @@
-"""The objects of an installation, one module for each part."""
+"""The objects of an installation, one module for each part. Begin with `workloads.server`."""

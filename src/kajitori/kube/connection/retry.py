@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kajitori.core.words.backoff import backoff_seconds
 from kajitori.kube.errors import ApiError, ConnectionFailed, ServerError, StorageFullError, TooManyRequestsError
 
 _SLOW_DOWN = (429, 503)
@@ -56,4 +57,4 @@ def worth_retrying(error: ApiError | ConnectionFailed, *, idempotent: bool) -> b
 
 def jittered(base_seconds: float, cap_seconds: float, step: int, chance: float) -> float:
     """Return a pause of full jitter for the step-th failure in a row, counted from 0."""
-    return chance * min(cap_seconds, base_seconds * 2.0 ** min(step, 30))
+    return chance * backoff_seconds(step + 1, base_seconds, cap_seconds)

@@ -96,7 +96,7 @@ def test_calls_in_native_code_are_kept_apart_from_those_in_python(program: subpr
 
 
 def test_native_calls_that_cannot_be_read_have_the_reason() -> None:
-    def dump(pid: int, nonblocking: bool, seconds: float, detail: Detail) -> tuple[ThreadStack, ...]:
+    def dump(pid: int, seconds: float, detail: Detail, *, nonblocking: bool) -> tuple[ThreadStack, ...]:
         if detail is Detail.NATIVE:
             raise OSError("error: unexpected argument '--native' found")
         return (ThreadStack("MainThread", (Frame("train", "/train.py", 3),)),)
@@ -126,7 +126,7 @@ def test_processes_are_read_in_the_asked_detail_and_the_number_of_the_others_is_
         (tmp_path / f"{pid}/stat").write_text(f"{pid} (python) S 1")
     seen: dict[int, list[Detail]] = {}
 
-    def dump(pid: int, nonblocking: bool, seconds: float, detail: Detail) -> tuple[ThreadStack, ...]:
+    def dump(pid: int, seconds: float, detail: Detail, *, nonblocking: bool) -> tuple[ThreadStack, ...]:
         seen.setdefault(pid, []).append(detail)
         return (ThreadStack("MainThread", (Frame("train", "/train.py", 3),)),)
 
@@ -162,12 +162,12 @@ def test_connections_of_a_member_are_those_of_its_own_processes(tmp_path: Path) 
     )
     table = [f"0: 0900F40A:9C40 {peer}:7344 01 1:0 01:A31 {resends} 0 0 {inode} 2" for inode, peer, resends in rows]
     (tmp_path / "7/net/tcp").write_text("\n".join(["sl local_address", *table]))
-    (found,) = StackReader(lambda *_: (), tmp_path).read([LocalMember("team", "bert-1-0", "u1", lambda: [7])])
+    (found,) = StackReader(lambda *_, **__: (), tmp_path).read([LocalMember("team", "bert-1-0", "u1", lambda: [7])])
     assert (found.unanswered, found.connections) == (("10.244.0.2",), 2)
 
 
 def test_a_process_that_takes_too_long_has_the_reason() -> None:
-    def slow(pid: int, nonblocking: bool, seconds: float, detail: Detail) -> tuple[()]:
+    def slow(pid: int, seconds: float, detail: Detail, *, nonblocking: bool) -> tuple[()]:
         raise TimeoutError(f"gave up after {seconds:.0f} s")
 
     (found,) = StackReader(slow).read([LocalMember("team", "bert-1-0", "u1", lambda: [os.getpid()])])
@@ -207,7 +207,7 @@ def test_a_process_that_blocks_its_reader_does_not_keep_others_unread(monkeypatc
     monkeypatch.setattr(stacks, "GRACE_SECONDS", 0.05)
     served, asked = threading.Event(), []
 
-    def dump(pid: int, nonblocking: bool, seconds: float, detail: Detail) -> tuple[ThreadStack, ...]:
+    def dump(pid: int, seconds: float, detail: Detail, *, nonblocking: bool) -> tuple[ThreadStack, ...]:
         if pid == os.getpid():
             served.wait()
         return (ThreadStack("MainThread", (Frame("train", "/train.py", 3),)),)

@@ -18,7 +18,7 @@ from kajitori.core.spec.note import Note, write_note
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState, SegmentRecord
 from kajitori.core.words.names import ANNOTATION_NOTE
 from kajitori.history.audit import OBJECT_KINDS
-from kajitori.history.database import Statement
+from kajitori.history.databases.database import Statement
 from kajitori.history.store import History
 
 if TYPE_CHECKING:

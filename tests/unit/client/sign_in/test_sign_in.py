@@ -23,8 +23,8 @@ from kajitori.client.sign_in.refreshing import renewed
 from kajitori.client.sign_in.starting import context_name, has_browser, place_of, server_url
 from kajitori.client.target import Target
 from kajitori.client.web_api import Api
-from kajitori.configuration import signed_in
-from kajitori.configuration.signed_in import SignedIn
+from kajitori.configuration import contexts
+from kajitori.configuration.contexts import SignedIn
 from kajitori.errors import InvalidInput, Unauthenticated, Unavailable
 
 SERVER = "https://kaji.example.org"
@@ -57,8 +57,8 @@ class Provider:
 
 def stored(folder: Path, **more: Any) -> Path:
     context = SignedIn(SERVER, issuer=ISSUER, client_id="kaji", token="old", refresh_token="r1", expires=1.0)
-    path = signed_in.path_of("kaji", folder)
-    signed_in.write(path, replace(context, **more))
+    path = contexts.path_of("kaji", folder)
+    contexts.write(path, replace(context, **more))
     return path
 
 
@@ -67,13 +67,13 @@ def test_tokens_are_stored_in_a_private_file(tmp_path: Path) -> None:
     path = stored(tmp_path / "contexts")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert signed_in.read(path).token == "old" and "old" not in repr(signed_in.read(path))
+    assert contexts.read(path).token == "old" and "old" not in repr(contexts.read(path))
     path.write_text("[]")
     with pytest.raises(Unavailable, match="damaged"):
-        signed_in.read(path)
-    assert signed_in.all_contexts(path.parent) == {}
+        contexts.read(path)
+    assert contexts.all_contexts(path.parent) == {}
     with pytest.raises(InvalidInput):
-        signed_in.path_of("../x")
+        contexts.path_of("../x")
 
 
 def test_commands_at_the_same_time_refresh_once(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_commands_at_the_same_time_refresh_once(tmp_path: Path) -> None:
     for one in commands:
         one.join()
     assert (provider.refreshes, len(set(found)), len(found)) == (1, 1, 4)
-    assert signed_in.read(path).refresh_token == "r2"
+    assert contexts.read(path).refresh_token == "r2"
     assert renewed(path, found[0], asker=provider.asker, clock=lambda: 1000.0).refresh_token == "r3"
 
 
@@ -166,10 +166,10 @@ def test_a_command_goes_on_after_its_token_expired(tmp_path: Path) -> None:
     server = Server("second")
     with Api(Target(SERVER, "first", signed_in=path), transport=server) as api:
         assert api.get("/v1/x") == {"ok": True} and server.asked == 2
-        signed_in.write(path, replace(signed_in.read(path), token="third"))
+        contexts.write(path, replace(contexts.read(path), token="third"))
         server.token = "third"
         assert api.post("/v1/x") == {"ok": True} and api.target.token == "third"
         server.token = "fourth"
-        signed_in.write(path, replace(signed_in.read(path), refresh_token=""))
+        contexts.write(path, replace(contexts.read(path), refresh_token=""))
         with pytest.raises(Unauthenticated, match="expired"):
             api.get("/v1/x")

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 
 from kajitori.cluster.run_object import RUNS, RunObject
-from kajitori.controllers.messages import dispatcher
+from kajitori.controllers.messages import delivery, failure_output
 from kajitori.controllers.messages.dispatcher import MessageDispatcher
 from kajitori.controllers.messages.stored_outbox import StoredOutbox
 from kajitori.controllers.workqueue import Key
@@ -104,13 +104,13 @@ class Scene:
 
     async def deliver(self) -> None:
         """Store the message and run until it is delivered, or for a moment."""
-        stored = self.messages._stored_outbox(VISION)
+        stored = self.messages.delivery.outbox_of(VISION)
         await stored.store(post.added(Outbox(), [MESSAGE]))
-        self.messages._start_delivery(stored)
-        await asyncio.wait([self.messages._delivering[VISION]], timeout=0.2)
+        self.messages.delivery.start(stored)
+        await asyncio.wait([self.messages.delivery.tasks[VISION]], timeout=0.2)
 
     async def end(self) -> None:
-        task = self.messages._delivering[VISION]
+        task = self.messages.delivery.tasks[VISION]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -139,18 +139,19 @@ async def test_a_delivery_is_recorded_although_the_api_server_fails_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing else is sent meanwhile, so nothing is sent twice."""
-    monkeypatch.setattr(dispatcher, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(delivery, "FIRST_PAUSE_SECONDS", 0.001)
     scene = Scene()
-    stored = scene.messages._stored_outbox(VISION)
+    stored = scene.messages.delivery.outbox_of(VISION)
     await stored.store(post.added(Outbox(), [MESSAGE]))
-    (request,) = await scene.messages._store_due_requests(stored, scene.messages.followed_channels.channels(VISION))
+    channels = scene.messages.followed_channels.channels(VISION)
+    (request,) = await scene.messages.delivery.store_due_requests(stored, channels)
     scene.kubernetes.failures = 3
-    await scene.messages._send_requests(stored, [request], scene.messages.followed_channels.channels(VISION))
+    await scene.messages.delivery.send_requests(stored, [request], channels)
     assert len(scene.sending_process.taken) == 1 and scene.kubernetes.outbox().is_empty
 
 
 async def test_notices_wait_while_their_outbox_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "MOST_OUTPUTS", 0)  # else the output of the failed member is read
+    monkeypatch.setattr(failure_output, "MOST_OUTPUTS", 0)  # else the output of the failed member is read
     scene = Scene()
     notice = Notice(id="failed.1", kind="failed", at="2026-11-23T12:00:00Z", text="boom")
     status = RunStatus(phase=Phase.FAILED, notices=Notices(waiting=(notice,)))
@@ -170,7 +171,7 @@ async def test_notices_wait_while_their_outbox_cannot_be_written(monkeypatch: py
 async def test_an_outbox_that_another_client_changed_is_read_again() -> None:
     """The write fails, and the next one begins from what is stored."""
     scene = Scene()
-    stored = scene.messages._stored_outbox(VISION)
+    stored = scene.messages.delivery.outbox_of(VISION)
     await stored.store(post.added(Outbox(), [MESSAGE]))
     other = StoredOutbox(cast(Any, scene.kubernetes), "kajitori-messages", VISION)
     other.load(scene.kubernetes.secrets[VISION.outbox])
@@ -184,7 +185,7 @@ async def test_an_outbox_that_another_client_changed_is_read_again() -> None:
 
 async def test_the_next_leader_goes_on_with_what_is_stored() -> None:
     scene = Scene()
-    stored = scene.messages._stored_outbox(VISION)
+    stored = scene.messages.delivery.outbox_of(VISION)
     await stored.store(post.begun(post.added(Outbox(), [MESSAGE]), "slack", 1.0)[0])
     following = Scene()
     following.kubernetes.secrets = scene.kubernetes.secrets
@@ -192,5 +193,5 @@ async def test_the_next_leader_goes_on_with_what_is_stored() -> None:
         names.ANNOTATION_RECIPIENT: "team/vision"
     }
     await following.messages._load_outboxes()
-    await asyncio.wait([following.messages._delivering[VISION]], timeout=0.2)
+    await asyncio.wait([following.messages.delivery.tasks[VISION]], timeout=0.2)
     assert following.sending_process.taken == [("m1", True)] and following.kubernetes.outbox().is_empty

@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.memory_blobs import MemoryBlobs
 from tests.helpers.scenes.gangs import NOW
 
-from kajitori.blobs.outbox import Outbox
+from kajitori.blobs.history_outbox import HistoryOutbox
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.records import history as keeping
@@ -103,7 +103,7 @@ async def at_work(keeper: HistoryKeeper) -> AsyncIterator[None]:
         await asyncio.gather(working, return_exceptions=True)
 
 
-def keeper_of(shown: Shown, history: History, outbox: Outbox | None = None) -> HistoryKeeper:
+def keeper_of(shown: Shown, history: History, outbox: HistoryOutbox | None = None) -> HistoryKeeper:
     return HistoryKeeper(history, cast(Mirror, shown), now=lambda: NOW, outbox=outbox)
 
 
@@ -215,17 +215,17 @@ async def test_a_removal_waits_for_the_database_and_then_for_the_outbox(
     lonely = keeper_of(Shown(), down)
     assert not await lonely.keep_end(ended, ended.status, removed=True)
     assert "is not available" in lonely.describe_wait()
-    keeper = keeper_of(Shown(), down, Outbox(blobs))
+    keeper = keeper_of(Shown(), down, HistoryOutbox(blobs))
     assert not await keeper.keep_end(ended, ended.status, removed=True)
     monkeypatch.setattr(keeping, "OUTBOX_AFTER_SECONDS", 0.0)
     assert not await keeper.keep_end(ended, ended.status, removed=False)
     assert await keeper.keep_end(ended, ended.status, removed=True)
     back = History(f"sqlite://{tmp_path}/history.db")
     await back.open()
-    async with at_work(keeper_of(Shown(), back, Outbox(blobs))):
+    async with at_work(keeper_of(Shown(), back, HistoryOutbox(blobs))):
         found = await only_run(back, lambda found: found.removed_at is not None)
     assert (found.phase, await used(back)) == ("Failed", 120)
-    assert [each async for each in Outbox(blobs).waiting()] == []
+    assert [each async for each in HistoryOutbox(blobs).waiting()] == []
     await back.close()
 
 

@@ -12,7 +12,7 @@ from kajitori.cli.terminal import echo, echo_data, say
 
 if TYPE_CHECKING:
     from kajitori.cli.network.check import Found
-    from kajitori.core.network.registry import Networks
+    from kajitori.core.network.registry.model import Networks
 
 
 @click.group(epilog="\b\nExamples:\n  kaji network ls\n  kaji network ls 10.16.3.4    # whose is it?")
@@ -149,7 +149,7 @@ def validate(file: str, quiet: bool) -> None:
 
     Names every fault at once, with its line, and what may be a mistake; `-` reads stdin.
     """
-    from kajitori.core.network.findings import findings
+    from kajitori.core.network.registry.findings import findings
 
     networks = read_networks(file)
     if quiet:
@@ -175,7 +175,7 @@ def render(what: str, file: str, host: str | None, rules: bool) -> None:
     forwarding. Run it as root, again after each change of the file; running it twice changes nothing. What is dropped
     is counted by name: nft list counters table inet kajitori_hub (kajitori_nat).
     """
-    from kajitori.core.network.render import render_hub, render_nat
+    from kajitori.core.network.hubs.render import render_hub, render_nat
     from kajitori.errors import InvalidInput
 
     if what == "hub" and host is not None:
@@ -215,7 +215,7 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
     """
     from kajitori.cli.network.check import dropped, look_at_host, own_addresses, rendered_for, try_all
     from kajitori.cli.printing.output import print_document
-    from kajitori.core.network.probes import landmarks, place_named, place_of, probes
+    from kajitori.core.network.hubs.probes import landmarks, place_named, place_of, probes
     from kajitori.errors import InvalidInput
 
     if not 0 < wait <= 60:
@@ -314,7 +314,7 @@ def _to_camel_case(name: str) -> str:
 
 
 def _registry_of_server(cli: Cli) -> Networks:
-    from kajitori.core.network.registry import parse_networks
+    from kajitori.core.network.registry.parsing import parse_networks
     from kajitori.errors import InvalidInput
 
     with cli.api() as api:
@@ -349,6 +349,6 @@ def _print_found(cli: Cli, here: str, found: list[Found], wrong: int) -> None:
 
 def read_networks(file: str) -> Networks:
     """Return the registry in a file; `-` is stdin. Raises InvalidInput."""
-    from kajitori.core.network.registry import parse_networks
+    from kajitori.core.network.registry.parsing import parse_networks
 
     return parse_networks(read_file(file))

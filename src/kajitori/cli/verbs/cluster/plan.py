@@ -13,8 +13,8 @@ from kajitori.cli.terminal import echo, heading
 if TYPE_CHECKING:
     from kajitori.cli.printing.output import Column
     from kajitori.core.network.limits import Figure
-    from kajitori.core.network.plan import IpFamily, Plan, PlanRequest, Ranges, Stop
-    from kajitori.core.network.use import NodeUse
+    from kajitori.core.network.planning.plan import IpFamily, Plan, PlanRequest, Ranges, Stop
+    from kajitori.core.network.use.nodes import NodeUse
 
 
 @click.group(epilog="\b\nExample:\n  kaji plan network --nodes 7500 --pods-per-node 30")
@@ -96,9 +96,9 @@ def network(
     Clouds' limits are those that they publish; `-o wide` names the page of each, and when it was read.
     """
     from kajitori.cli.printing.output import print_document
-    from kajitori.core.network.growth import NO_GROWTH, parse_growth
-    from kajitori.core.network.plan import PlanRequest, notes, plan_all
-    from kajitori.core.network.use import NodeUse, usual_family
+    from kajitori.core.network.planning.growth import NO_GROWTH, parse_growth
+    from kajitori.core.network.planning.plan import PlanRequest, notes, plan_all
+    from kajitori.core.network.use.nodes import NodeUse, usual_family
 
     present = _present_cluster(cli) if from_cluster else []
     uses = [NodeUse(node["name"], tuple(node["podCidrs"]), node["mostPods"], node["pods"]) for node in present]
@@ -134,7 +134,7 @@ def _present_cluster(cli: Cli) -> list[dict[str, Any]]:
 
 def _cluster_size(uses: list[NodeUse], from_cluster: bool, nodes: int | None, pods: int | None) -> tuple[int, int]:
     """Return the numbers of nodes and of Pods on each: from the options, else from the cluster."""
-    from kajitori.core.network.use import usual_pods_per_node
+    from kajitori.core.network.use.nodes import usual_pods_per_node
     from kajitori.errors import InvalidInput
 
     if not from_cluster and nodes is None:
@@ -171,7 +171,7 @@ _SHOWN = 20
 
 def _describe_rooms(uses: list[NodeUse]) -> str:
     """Return how many nodes the ranges of these uses have room for, by address family if IPv6 is among them."""
-    from kajitori.core.network.use import BEYOND_COUNTING
+    from kajitori.core.network.use.nodes import BEYOND_COUNTING
 
     words = {}
     for version in sorted({version for use in uses for version in use.rooms}):
@@ -188,8 +188,8 @@ def _describe_pods(wanted: PlanRequest) -> str:
 
 def _print_plans(cli: Cli, wanted: PlanRequest, plans: list[Plan], growth: str | None) -> None:
     from kajitori.cli.printing.output import Column, print_table
-    from kajitori.core.network.kinds import FAMILIES
-    from kajitori.core.network.plan import notes
+    from kajitori.core.network.planning.kinds import FAMILIES
+    from kajitori.core.network.planning.plan import notes
 
     grows = f", growing {growth}" if growth is not None else ""
     nodes = "node" if wanted.nodes == 1 else "nodes"
@@ -294,7 +294,7 @@ def _comparison(wanted: PlanRequest) -> list[dict[str, Any]]:
     """Return for each kind of network and each number of nodes whether the kind carries that many."""
     from dataclasses import replace
 
-    from kajitori.core.network.plan import SIZES_TO_COMPARE, plan_all
+    from kajitori.core.network.planning.plan import SIZES_TO_COMPARE, plan_all
 
     by_size = {nodes: plan_all(replace(wanted, nodes=nodes)) for nodes in SIZES_TO_COMPARE}
     return [

@@ -67,7 +67,7 @@ def command(
         runs = api.all_items("/v1/runs", params, limit=last)
         missing = role_missing_now(api) if not runs and is_for_people else ""
     if template is not None and template != "table":
-        from kajitori.cli.pages.templates import print_rows
+        from kajitori.cli.printing.templates import print_rows
 
         print_rows(cli, template, [(_fields(cli, run), run.get("labels") or {}) for run in runs], _FORMAT_FIELDS)
     elif output in ("json", "yaml"):

@@ -14,7 +14,7 @@ from kajitori.cli.options import complete_file, connection_options
 
 if TYPE_CHECKING:
     from kajitori.client.sign_in.starting import SignInPlace
-    from kajitori.configuration.signed_in import SignedIn
+    from kajitori.configuration.contexts import SignedIn
     from kajitori.openid.flows import Device
     from kajitori.openid.tokens import Tokens
 
@@ -59,7 +59,7 @@ def command(
     from kajitori.cli.terminal import say
     from kajitori.client.sign_in.starting import context_name, server_url, signed_in_at, with_given_token
     from kajitori.client.target import Target, choose, sign_in_file
-    from kajitori.configuration import signed_in
+    from kajitori.configuration import contexts
 
     known = _sign_in_to_repeat(cli, name) if url is None else None
     server = known.server if known else server_url(url or "", insecure=cli.insecure_http)
@@ -77,7 +77,7 @@ def command(
     cli.target = Target(server, context.token, context.namespace, authorities=authorities)
     who = _identity(cli)
     file = sign_in_file(name or context_name(server), cli.runtime_dir)
-    signed_in.write(file, replace(context, user=str(who["user"])))
+    contexts.write(file, replace(context, user=str(who["user"])))
     choose(file.stem, cli.runtime_dir)
     say(f"Signed in at {server} as {who['user']}. Commands use it from now on: context {file.stem}.")
     for line in _next_steps(cli, who, context):
@@ -87,12 +87,12 @@ def command(
 def _sign_in_to_repeat(cli: Cli, name: str | None) -> SignedIn:
     """Return the sign-in to repeat."""
     from kajitori.client.target import chosen_sign_in, sign_in_file
-    from kajitori.configuration import signed_in
+    from kajitori.configuration import contexts
 
     file = sign_in_file(name, cli.runtime_dir) if name else chosen_sign_in(cli.runtime_dir)
     if file is None or not file.exists():
         raise click.UsageError("name the server: kaji login https://kaji.example.org")
-    return signed_in.read(file)
+    return contexts.read(file)
 
 
 def _read_authorities(cli: Cli, ca: Path | None) -> str:

@@ -10,7 +10,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import complete_context, connection_options
 
 if TYPE_CHECKING:
-    from kajitori.configuration.signed_in import SignedIn
+    from kajitori.configuration.contexts import SignedIn
 
 
 @click.command(epilog="\b\nExample:\n  kaji logout")
@@ -25,7 +25,7 @@ def command(cli: Cli, name: str | None) -> None:
     """
     from kajitori.cli.terminal import say
     from kajitori.client.target import choose, chosen_sign_in, sign_in_file
-    from kajitori.configuration import signed_in
+    from kajitori.configuration import contexts
     from kajitori.errors import KajitoriError, NotFound
 
     chosen = chosen_sign_in(cli.runtime_dir)
@@ -33,12 +33,12 @@ def command(cli: Cli, name: str | None) -> None:
     if file is None or not file.exists():
         raise NotFound("you are not signed in there" if name else "you are not signed in", hint="see kaji context ls")
     try:
-        with signed_in.changing(file) as context:
+        with contexts.changing(file) as context:
             revoked = _revoke_tokens(cli, context)
     except KajitoriError as error:
         revoked = False
         say(f"note: the sign-in could not be revoked at the provider: {error.message}")
-    signed_in.forget(file)
+    contexts.forget(file)
     if chosen == file:
         choose(None, cli.runtime_dir)
     say(f"Signed out: context {file.stem}" + ("; its tokens are revoked." if revoked else "."))

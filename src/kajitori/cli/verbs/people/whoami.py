@@ -21,7 +21,7 @@ def command(cli: Cli, output: str | None) -> None:
     """
     from kajitori.cli.printing.output import print_document, print_pairs
     from kajitori.cli.terminal import echo
-    from kajitori.configuration.signed_in import read
+    from kajitori.configuration.contexts import read
     from kajitori.openid.tokens import expiry_of
 
     with cli.api() as api:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.status.member_notes import members_text
+from kajitori.core.gang.sweep_ledger import indices_of
 from kajitori.core.spec.status import Preempted, PreemptedBy, RunStatus
 
 _PREEMPTIONS_SHOWN = 3

@@ -11,9 +11,9 @@ from typing import Literal
 
 import msgspec
 
-from kajitori.core.gang.ledger import members_without_nodes
 from kajitori.core.gang.status.member_notes import members_text, worst_of
 from kajitori.core.gang.status.preemptions import describe_preemptions
+from kajitori.core.gang.sweep_ledger import members_without_nodes
 from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, NeedsNodes, Run, Sweep
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Ran, RunStatus, Setback, template_text

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from kajitori.core.gang.ledger import Ledger, seconds_of
 from kajitori.core.gang.status.blamed_nodes import blame_node, note_unstarted
 from kajitori.core.gang.status.member_notes import notes_of
 from kajitori.core.gang.status.progress import earliest, node_by_rank, start_patience_seconds, with_backoff, with_reason
+from kajitori.core.gang.sweep_ledger import Ledger, seconds_of
 from kajitori.core.gang.types import Member, MemberState, Run, Sweep
 from kajitori.core.spec.reading.parsing import MAX_RESTARTS_OF_EACH
 from kajitori.core.spec.reasons import (
@@ -29,6 +29,15 @@ _FATAL_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
 """Failures caused by the image and the policy, which all members share."""
 
 
+class SweepEnd(NamedTuple):
+    """How a sweep ends."""
+
+    phase: Phase
+    reason: Reason
+    message: str
+    exit_code: int | None
+
+
 class Judgement:
     """The status and the ledger of a sweep, brought up to date by `judge`."""
 
@@ -36,7 +45,8 @@ class Judgement:
         self.status = status
         self.ledger = ledger
         self.next_deadline: datetime | None = None
-        self.fatal: tuple[Phase, Reason, str, int | None] | None = None
+        self.fatal: SweepEnd | None = None
+        """The end of the sweep, if a member failed in a way that all members share."""
         self._run = run
         self._indices = frozenset(sweep.indices)
         self._now = now
@@ -90,7 +100,7 @@ class Judgement:
         reason, limits = member.reason, self._run.limits
         if reason in _FATAL_FOR_ALL:
             message = f"member {member.rank}: {member.message or reason.value}"
-            self.fatal = Phase.FAILED, reason, message, member.exit_code
+            self.fatal = SweepEnd(Phase.FAILED, reason, message, member.exit_code)
             return
         may_be_out_of_memory = not limits.memory_limited and reason in MAY_BE_ITS_MEMORY
         used = self.ledger.restarts.get(member.rank, 0)

@@ -1,7 +1,7 @@
 """The life of a sweep: independent members, a limited number of them at once, each started until it has ended.
 
 An attempt covers the members that are started together, as in a service. The progress of each member is written into
-the status (`gang.ledger`) before its Pod is deleted, so the next leader can continue from the status and the Pods.
+the status (`sweep_ledger`) before its Pod is deleted, so the next leader can continue from the status and the Pods.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.preemption import describe_ending, describe_withdrawal
 from kajitori.core.gang.status.member_notes import blocked_members, members_text, notes_of
 from kajitori.core.gang.status.preemptions import is_preempted_by, preemptions_of
@@ -29,7 +28,8 @@ from kajitori.core.gang.status.progress import (
     with_backoff,
     with_reason,
 )
-from kajitori.core.gang.sweeps.judgement import Judgement
+from kajitori.core.gang.sweep_ledger import Ledger
+from kajitori.core.gang.sweeps.judgement import Judgement, SweepEnd
 from kajitori.core.gang.types import (
     Action,
     CreateMembers,
@@ -75,19 +75,12 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     end = judgement.fatal or _outcome(sweep, status, ledger)
     unfinished = [m for m in newest.values() if m.blocks_restart and not _is_recorded(ledger, m)]
     if end is not None:
-        phase, reason, message, exit_code = end
         ledger.add_member_seconds(unfinished, now)
         status = msgspec.structs.replace(status, sweep=ledger.state())
-        return Step(finish(status, phase, reason, message, now, exit_code=exit_code), removals)
+        return Step(finish(status, end.phase, end.reason, end.message, now, exit_code=end.exit_code), removals)
     alive = [member for member in members if member.blocks_restart]
     if run.stopped:
-        if not alive:
-            return Step(finish(status, Phase.STOPPED, *why_stopped(run), now), removals)
-        if run.status.reason is not Reason.STOPPING:
-            ledger.add_member_seconds(unfinished, now)
-            status = msgspec.structs.replace(status, sweep=ledger.state())
-        status = with_reason(status, Reason.STOPPING, describe_stopping(run, alive))
-        return Step(status, (*removals, *stop_members(alive, run.limits.last_grace_seconds)))
+        return _stop(run, status, ledger, alive, unfinished, removals, now)
     if status.preemption is not None and alive:
         preemption = _preempt_members(run, status, ledger, alive, removals, now)
         if preemption is not None:
@@ -106,15 +99,49 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
             return Step(status, (*removals, CreateMembers(tuple(to_make))))
         status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
     # 4. Ask for as many nodes as the sweep may use now.
-    wake_at = judgement.next_deadline
+    return _ask_for_nodes(sweep, status, ledger, members, removals, now, wake_at=judgement.next_deadline)
+
+
+def _stop(
+    run: Run,
+    status: RunStatus,
+    ledger: Ledger,
+    alive: Sequence[Member],
+    unfinished: Sequence[Member],
+    removals: Sequence[Action],
+    now: datetime,
+) -> Step:
+    """Return the step of a sweep that was stopped: its members end, and then the sweep."""
+    if not alive:
+        return Step(finish(status, Phase.STOPPED, *why_stopped(run), now), tuple(removals))
+    if run.status.reason is not Reason.STOPPING:
+        ledger.add_member_seconds(unfinished, now)
+        status = msgspec.structs.replace(status, sweep=ledger.state())
+    status = with_reason(status, Reason.STOPPING, describe_stopping(run, alive))
+    return Step(status, (*removals, *stop_members(alive, run.limits.last_grace_seconds)))
+
+
+def _ask_for_nodes(
+    sweep: Sweep,
+    status: RunStatus,
+    ledger: Ledger,
+    members: Sequence[Member],
+    removals: Sequence[Action],
+    now: datetime,
+    *,
+    wake_at: datetime | None,
+) -> Step:
+    """Return the step that asks for nodes of members that may start now; `wake_at` is when the sweep is looked at again
+    in any case."""
+    alive = [member for member in members if member.blocks_restart]
     ask = _to_place(sweep, ledger, members, len(alive))
     if not ask:
         if status.reason in WAITING:
             status = with_reason(status, Reason.NONE, "")
-        return Step(status, removals, wake_at)
+        return Step(status, tuple(removals), wake_at)
     not_before = _earliest_start(sweep, status, len(alive))
     if not_before is not None and now < not_before:
-        return Step(status, removals, earliest(wake_at, not_before))
+        return Step(status, tuple(removals), earliest(wake_at, not_before))
     planned_at = status.attempt.planned_at if status.attempt is not None else ""
     avoid = avoided_nodes(status.avoid_nodes, is_sweep=True)
     since = max(planned_at, status.queued_at)
@@ -336,21 +363,22 @@ def _with_counts(run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, newe
     return msgspec.structs.replace(status, sweep=ledger.state(), members=counts, notable=notable)
 
 
-def _outcome(sweep: Sweep, status: RunStatus, ledger: Ledger) -> tuple[Phase, Reason, str, int | None] | None:
-    """Return phase, reason, message and exit code of a sweep that has ended; None while it goes on."""
+def _outcome(sweep: Sweep, status: RunStatus, ledger: Ledger) -> SweepEnd | None:
+    """Return how a sweep has ended; None while it goes on."""
     total, failed, succeeded = status.members.total, status.members.failed, status.members.succeeded
     if sweep.stop_at == "first-success" and succeeded:
         first = min(ledger.succeeded & frozenset(sweep.indices))
-        return Phase.SUCCEEDED, Reason.NONE, f"member {first} succeeded, which is enough for this sweep", 0
+        message = f"member {first} succeeded, which is enough for this sweep"
+        return SweepEnd(Phase.SUCCEEDED, Reason.NONE, message, 0)
     all_ended = failed + succeeded >= total
     if failed and (all_ended or sweep.stop_at == "first-failure"):
         first_note = next((note for note in status.notable if note.rank in ledger.failed), None)
         summary = f"{failed} of {members_text(total)} failed" if all_ended else "stopped at the first failure"
         if first_note is None:
-            return Phase.FAILED, Reason.PROGRAM_FAILED, summary, None
+            return SweepEnd(Phase.FAILED, Reason.PROGRAM_FAILED, summary, None)
         message = f"{summary}; {'the first: ' if failed > 1 else ''}member {first_note.rank}: {first_note.message}"
-        return Phase.FAILED, Reason(first_note.reason), message, first_note.exit_code
-    return (Phase.SUCCEEDED, Reason.NONE, "", 0) if all_ended else None
+        return SweepEnd(Phase.FAILED, Reason(first_note.reason), message, first_note.exit_code)
+    return SweepEnd(Phase.SUCCEEDED, Reason.NONE, "", 0) if all_ended else None
 
 
 def _with_phase(status: RunStatus, alive: Sequence[Member], now: datetime) -> RunStatus:

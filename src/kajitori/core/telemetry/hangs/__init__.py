@@ -1,1 +1,2 @@
-"""Evidence about runs that hang or fail: stacks, native calls, flight records and connections of their ranks."""
+"""Evidence about runs that hang or fail: stacks, native calls, flight records and connections of their ranks. Begin
+with `evidence.Evidence`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kajitori.embedded.apiserver.admission import pod_resources
@@ -18,25 +18,37 @@ def apply_defaults(pod: Object, ranges: Iterable[Object]) -> None:
     notes: list[str] = []
     for one in ranges:
         limits, requests = _default_amounts(one)
-        for part in ("containers", "initContainers"):
-            for container in pod["spec"].get(part) or []:
-                resources = container.setdefault("resources", {})
-                word = "container" if part == "containers" else "init container"
-                for which, defaults, noun in (("requests", requests, "request"), ("limits", limits, "limit")):
-                    given = resources.get(which) or {}
-                    missing = sorted(name for name in defaults if name not in given)
-                    if missing:
-                        resources[which] = {**given, **{name: defaults[name] for name in missing}}
-                        notes.append(f"{', '.join(missing)} {noun} for {word} {container.get('name', '')}")
+        for word, container in _containers_of(pod["spec"]):
+            resources = container.setdefault("resources", {})
+            for which, defaults, noun in (("requests", requests, "request"), ("limits", limits, "limit")):
+                given = resources.get(which) or {}
+                missing = sorted(name for name in defaults if name not in given)
+                if missing:
+                    resources[which] = {**given, **{name: defaults[name] for name in missing}}
+                    notes.append(f"{', '.join(missing)} {noun} for {word} {container.get('name', '')}")
     if notes:
         annotations = pod["metadata"].setdefault("annotations", {})
         annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
+def _containers_of(spec: Object) -> Iterator[tuple[str, Object]]:
+    """Yield the containers of a Pod, each with the word for its kind in messages."""
+    for part, word in (("containers", "container"), ("initContainers", "init container")):
+        for container in spec.get(part) or []:
+            yield word, container
+
+
+def _limits_in(ranges: Iterable[Object]) -> Iterator[Object]:
+    """Yield the limits in all LimitRanges."""
+    for one in ranges:
+        yield from (one.get("spec") or {}).get("limits") or []
+
+
 def _default_amounts(one: Object) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the default limits and the default requests of containers."""
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
-    for limit in (one.get("spec") or {}).get("limits") or []:
+    for limit in _limits_in([one]):
         if limit.get("type") == "Container":
             limits.update(limit.get("default") or {})
             requests.update(limit.get("defaultRequest") or {})
@@ -47,18 +59,16 @@ def pod_faults(pod: Object, ranges: Iterable[Object]) -> list[str]:
     """Return every bound that a Pod violates."""
     faults: list[str] = []
     spec = pod["spec"]
-    for one in ranges:
-        for limit in (one.get("spec") or {}).get("limits") or []:
-            kind = limit.get("type")
-            if kind == "Container":
-                for part in ("containers", "initContainers"):
-                    for container in spec.get(part) or []:
-                        requests = pod_resources.of_container(container, "requests")
-                        limits = pod_resources.of_container(container, "limits")
-                        faults += _bound_faults(limit, kind, requests, limits)
-            elif kind == "Pod":
-                requests, limits = pod_resources.of_pod(spec, "requests"), pod_resources.of_pod(spec, "limits")
+    for limit in _limits_in(ranges):
+        kind = limit.get("type")
+        if kind == "Container":
+            for _, container in _containers_of(spec):
+                requests = pod_resources.of_container(container, "requests")
+                limits = pod_resources.of_container(container, "limits")
                 faults += _bound_faults(limit, kind, requests, limits)
+        elif kind == "Pod":
+            requests, limits = pod_resources.of_pod(spec, "requests"), pod_resources.of_pod(spec, "limits")
+            faults += _bound_faults(limit, kind, requests, limits)
     return faults
 
 
@@ -66,10 +76,9 @@ def claim_faults(claim: Object, ranges: Iterable[Object]) -> list[str]:
     """Return every bound that a PersistentVolumeClaim violates."""
     requests = pod_resources.of_container(claim["spec"], "requests")
     faults: list[str] = []
-    for one in ranges:
-        for limit in (one.get("spec") or {}).get("limits") or []:
-            if limit.get("type") == "PersistentVolumeClaim":
-                faults += _bound_faults(limit, "PersistentVolumeClaim", requests, requests)
+    for limit in _limits_in(ranges):
+        if limit.get("type") == "PersistentVolumeClaim":
+            faults += _bound_faults(limit, "PersistentVolumeClaim", requests, requests)
     return faults
 
 

@@ -1,1 +1,1 @@
-"""Patches, server-side apply, and managed fields."""
+"""Patches, server-side apply, and managed fields. Begin with `managed.apply`."""

@@ -1,1 +1,1 @@
-"""Reading: lists, watches and tables."""
+"""Reading: lists, watches and tables. Begin with `lists.Lister`."""

@@ -1,1 +1,1 @@
-"""Requests and answers: target, options, selectors, and the formats of bodies."""
+"""Requests and answers: target, options, selectors, and the formats of bodies. Begin with `target.Target`."""

@@ -1,1 +1,2 @@
-"""Types of the built-in kinds: schemas, decoding, protobuf; paths and expressions (JSONPath, CEL)."""
+"""Types of the built-in kinds: schemas, decoding, protobuf; paths and expressions (JSONPath, CEL). Begin with
+`schema.Schema`."""

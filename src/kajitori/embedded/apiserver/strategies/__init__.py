@@ -1,1 +1,2 @@
-"""Strategies of the kinds: defaults, validation, and which changes an update may make."""
+"""Strategies of the kinds: defaults, validation, and which changes an update may make. Begin with
+`strategy.Strategy`."""

@@ -1,1 +1,2 @@
-"""Subresources: binding, eviction, scale, and requests that are passed on to kubelets."""
+"""Subresources: binding, eviction, scale, and requests that are passed on to kubelets. Begin with
+`objects.Subresources`."""

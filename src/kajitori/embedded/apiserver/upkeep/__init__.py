@@ -1,1 +1,2 @@
-"""Changes that the server makes itself: deletion, garbage collection, contents of namespaces."""
+"""Changes that the server makes itself: deletion, garbage collection, contents of namespaces. Begin with
+`controllers.Controllers`."""

@@ -1,1 +1,2 @@
-"""Validation of built-in kinds: by their schema, tables of rules per field, and rules between fields."""
+"""Validation of built-in kinds: by their schema, tables of rules per field, and rules between fields. Begin with
+`validate.validate`."""

@@ -1,1 +1,1 @@
-"""One container: environment, mounts, limits, start, and its log."""
+"""One container: environment, mounts, limits, start, and its log. Begin with `container.Container`."""

@@ -1,1 +1,1 @@
-"""The kubelet's HTTPS API: logs, exec, statistics."""
+"""The kubelet's HTTPS API: logs, exec, statistics. Begin with `server.KubeletServer`."""

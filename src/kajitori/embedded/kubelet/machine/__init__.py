@@ -1,1 +1,2 @@
-"""The resources of this machine: processors, memory, GPUs, mount namespaces and control groups."""
+"""The resources of this machine: processors, memory, GPUs, mount namespaces and control groups. Begin with
+`detection.Machine`."""

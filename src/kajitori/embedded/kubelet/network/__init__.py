@@ -1,1 +1,1 @@
-"""Addresses and network namespaces of Pods on this machine."""
+"""Addresses and network namespaces of Pods on this machine. Begin with `pod_networks.PodNetwork`."""

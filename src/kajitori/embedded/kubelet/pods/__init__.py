@@ -1,1 +1,2 @@
-"""One Pod on this node: admission, status, volumes, probes, and the worker that drives it."""
+"""One Pod on this node: admission, status, volumes, probes, and the worker that drives it. Begin with
+`worker.PodWorker`."""

@@ -138,9 +138,9 @@ class EngineShim(Shim):
         before it watches."""
         while True:
             is_answered = bool(select.select([starting.fileno()], [], [], LOOK_SECONDS)[0])
-            if self.memory_cgroup is None:
-                self.memory_cgroup = engine_groups.memory_of(self.identifier)
-            self._note_kills()
+            if self.memory.group is None:
+                self.memory.group = engine_groups.memory_of(self.identifier)
+            self.memory.note_kills()
             if is_answered:
                 return
 
@@ -151,7 +151,7 @@ class EngineShim(Shim):
         if self.leader < 0:
             return
         groups = engine_groups.of_container(self.leader, found["Id"])
-        self.memory_cgroup = next((group for group in groups if group.counts_memory), self.memory_cgroup)
+        self.memory.group = next((group for group in groups if group.counts_memory), self.memory.group)
         with contextlib.suppress(OSError):
             documents = [group.as_document() for group in groups]
             fresh = os.path.join(self.directory, CGROUPS_FILE)
@@ -178,14 +178,8 @@ class EngineShim(Shim):
         self._read_last_counters()
 
     def _read_last_counters(self) -> None:
-        self._note_kills()
-        if self.memory_cgroup is not None:
-            self._note_peak(self.memory_cgroup)
-
-    def _note_kills(self) -> None:
-        group = self.memory_cgroup
-        if group is not None and not self.over_memory_limit and group.oom_kills():
-            self.over_memory_limit, self.within_limit = True, not group.reached_limit()
+        self.memory.note_kills()
+        self.memory.note_peak()
 
     def _wait(self) -> None:
         waiting = send_request(self.socket_path, "POST", f"{self.container}/wait?condition=not-running", CALL_SECONDS)
@@ -310,8 +304,8 @@ class EngineShim(Shim):
         if state.get("Running") or state.get("Status") in ("running", "paused", "restarting", "stopping"):
             return False
         self.exit_code = int(state.get("ExitCode") or 0)
-        self.over_memory_limit = self.over_memory_limit or bool(state.get("OOMKilled"))
-        self.memory_cgroup = None  # the engine has removed it
+        self.memory.was_killed = self.memory.was_killed or bool(state.get("OOMKilled"))
+        self.memory.group = None  # the engine has removed it
         self.leader = 0
         self.state["finished_at"] = time.time()
         self.ended_at = time.monotonic()

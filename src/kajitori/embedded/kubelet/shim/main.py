@@ -17,13 +17,12 @@ from . import process, syscalls, tree
 from .attachment import PENDING_BYTES
 from .connection import Connection
 from .logfile import PARTIAL_AFTER_SECONDS, LogWriter
+from .memory import LOOK_SECONDS, MemoryWatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    from .cgroups import Cgroup
 
 STATE_FILE = "state.json"
 LOCK_FILE = "lock"
@@ -36,9 +35,6 @@ CONTROL_SOCKET = "control"
 READ_BYTES = 64 * 1024
 RUNNING, EXITED, FAILED = "running", "exited", "failed"
 
-WATCH_SECONDS = 0.25
-MEASURE_SECONDS = 1.0
-"""Interval at which page tables are read while they can only show a new peak."""
 KILL_AGAIN_SECONDS = 0.02
 READ_REST_SECONDS = 2.0
 """Time for an attached remote to read the end of an ended program's output."""
@@ -69,8 +65,8 @@ class Shim:
         self.identity = process.Identity(document)
         self.argv: list[str] = document["argv"]
         self.tty: bool = document["tty"]
-        self.memory_limit_bytes: int = document["memory_limit_bytes"]
-        self.memory_cgroup = next((group for group in self.identity.cgroups if group.counts_memory), None)
+        counting = next((group for group in self.identity.cgroups if group.counts_memory), None)
+        self.memory = MemoryWatch(document["memory_limit_bytes"], counting, self._process_ids)
         self.keeps_stdin = bool(document["stdin"])
         """Whether the program has an input that kubelets may write to."""
         self.stdin = -1
@@ -95,19 +91,6 @@ class Shim:
         """Whether all processes are being killed, which is repeated until none is left."""
         self.kill_at: float | None = None
         """Time of the monotonic clock at which the grace period is over; None if the program was not told to end."""
-        self.over_memory_limit = False
-        self.within_limit = False
-        """Whether the kernel killed the container for memory although it had not reached its own limit."""
-        self.peak_bytes = 0
-        """Largest working set that was seen."""
-        self.page_cache_bytes = 0
-        """Largest page cache that was seen."""
-        self.largest_process_bytes = 0
-        """Largest memory of a process that has ended."""
-        self.watch_at = 0.0
-        """Time of the monotonic clock at which memory is looked at again."""
-        self.measure_at = 0.0
-        """Time of the monotonic clock from which page tables may be read again."""
         self.state: dict[str, Any] = {
             "shim_pid": os.getpid(),
             "boot_id": boot_id(),
@@ -228,9 +211,9 @@ class Shim:
         now = time.monotonic()
         if self.kill_at is not None and now >= self.kill_at:
             self.killing = True
-        if now >= self.watch_at and not self.killing:
-            self.watch_at = now + WATCH_SECONDS
-            self._watch_memory(now)
+        if self.memory.is_due(now) and not self.killing:
+            # A container without some of its processes is of no use, so all are killed, as with memory.oom.group.
+            self.killing = self.memory.look(now)
         if self.killing:
             self._kill_everything()
         if self.log.partial_since is not None and now - self.log.partial_since >= PARTIAL_AFTER_SECONDS:
@@ -240,7 +223,7 @@ class Shim:
         """Return the longest time for which the loop may wait now."""
         if self.killing:
             return int(KILL_AGAIN_SECONDS * 1000)
-        waits = [WATCH_SECONDS]
+        waits = [LOOK_SECONDS]
         if self.log.partial_since is not None:
             waits.append(max(0.0, self.log.partial_since + PARTIAL_AFTER_SECONDS - time.monotonic()))
         if self.kill_at is not None:
@@ -317,7 +300,7 @@ class Shim:
                 return
             if pid == 0:
                 return
-            self.largest_process_bytes = max(self.largest_process_bytes, usage.ru_maxrss * 1024)
+            self.memory.note_ended_process(usage.ru_maxrss * 1024)
             code = os.waitstatus_to_exitcode(status)
             code = 128 - code if code < 0 else code
             if pid == self.leader:
@@ -347,41 +330,9 @@ class Shim:
                 cgroup.kill()
         tree.kill_all(tree.descendants(os.getpid()))
 
-    def _watch_memory(self, now: float) -> None:
-        """Note the peak of memory, and begin to kill the container if it is over its limit."""
-        if self.memory_cgroup is not None:
-            self.over_memory_limit = self.memory_cgroup.oom_kills() > 0
-            self._note_peak(self.memory_cgroup)
-        else:
-            self._measure_tree(now)
-        # A container without some of its processes is of no use: at the limit all are killed, as with memory.oom.group.
-        self.killing = self.over_memory_limit
-
-    def _note_peak(self, group: Cgroup) -> None:
-        """Update the peak: the largest working set seen, or the kernel's peak minus the largest page cache seen."""
-        used, cache = group.usage_and_cache_bytes()
-        self.page_cache_bytes = max(self.page_cache_bytes, cache)
-        self.peak_bytes = max(self.peak_bytes, used, group.peak_bytes() - self.page_cache_bytes)
-
     def _process_ids(self) -> list[int]:
         """Return the identifiers of all processes of the container."""
         return tree.descendants(os.getpid())
-
-    def _measure_tree(self, now: float) -> None:
-        """Compare the memory of all processes with the limit and the peak, on a machine without memory cgroups.
-
-        Page tables tell it exactly, but take long to read, so they are read only if the resident memory, which counts
-        shared pages several times, may be over the limit or the peak.
-        """
-        pids = self._process_ids()
-        resident = tree.resident_bytes(pids)
-        may_be_over = 0 < self.memory_limit_bytes < resident
-        may_be_peak = resident > self.peak_bytes and now >= self.measure_at
-        if may_be_over or may_be_peak:
-            used = tree.memory_bytes(pids)
-            self.measure_at = now + MEASURE_SECONDS
-            self.peak_bytes = max(self.peak_bytes, used)
-            self.over_memory_limit = 0 < self.memory_limit_bytes < used
 
     # Orders
 
@@ -419,20 +370,14 @@ class Shim:
     def _finish(self, status: str, message: str) -> None:
         """Store how the container ended, and remove its cgroups."""
         self.log.close()
-        oom_kills = self.memory_cgroup.oom_kills() if self.memory_cgroup is not None else 0
-        oom_killed = self.over_memory_limit or oom_kills > 0
-        if oom_killed and not self.exit_code:
+        self.memory.conclude()
+        if self.memory.was_killed and not self.exit_code:
             self.exit_code = 137  # a shell survives its child's death and exits with 0
-        if self.memory_cgroup is not None:
-            self._note_peak(self.memory_cgroup)
-            self.within_limit = oom_killed and not self.memory_cgroup.reached_limit()
-        else:
-            self.peak_bytes = max(self.peak_bytes, self.largest_process_bytes)
         self.state.update(
             exit_code=self.exit_code,
-            oom_killed=oom_killed,
-            within_limit=self.within_limit,
-            peak_bytes=self.peak_bytes,
+            oom_killed=self.memory.was_killed,
+            within_limit=self.memory.within_limit,
+            peak_bytes=self.memory.peak_bytes,
             message=message,
             finished_at=self.state["finished_at"] or time.time(),
         )

@@ -14,7 +14,7 @@ from tests.unit.openid.test_flows import id_token
 from kajitori.cli.app import kaji
 from kajitori.cli.context import Cli
 from kajitori.client.connection import Request, Response
-from kajitori.configuration import signed_in
+from kajitori.configuration import contexts
 
 URL = "https://kaji.example.org"
 TOKEN = id_token(sub="robot", exp=int(time.time()) + 3600)
@@ -53,7 +53,7 @@ def test_a_robot_signs_in_with_its_token(tmp_path: Path) -> None:
     done = run(tmp_path, server, "login", "kaji.example.org", "--token-stdin", stdin=f"{TOKEN}\n")
     assert done.exit_code == 0 and f"Signed in at {URL} as robot" in done.stderr, done.output
     assert "no role in namespace default; yours: vision" in done.stderr
-    stored = signed_in.read(tmp_path / "contexts" / "kaji.example.org.json")
+    stored = contexts.read(tmp_path / "contexts" / "kaji.example.org.json")
     assert (stored.server, stored.user, stored.token, stored.namespace) == (URL, "robot", TOKEN, "default")
     shown = run(tmp_path, server, "whoami")
     assert [line.split()[0] for line in shown.stdout.splitlines()] == ["User", "Groups", "Roles", "Server", "Token"]

@@ -12,7 +12,7 @@ from tests.helpers.scenes.sweeps import asked_of, step, sweep, taken_away
 
 from kajitori.core import gang
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, NeedsNodes, Run, Sweep
-from kajitori.core.gang.ledger import Ledger, ranges
+from kajitori.core.gang.sweep_ledger import Ledger, ranges
 from kajitori.core.gang.sweeps.sweep import MAX_PLACED_AT_ONCE, REMOVED_AT_ONCE
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.spec.reading.status_check import damage

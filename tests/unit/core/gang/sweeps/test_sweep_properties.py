@@ -25,8 +25,8 @@ from kajitori.core.gang import (
     Sweep,
     next_step,
 )
-from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.status.preemptions import preemptions_of
+from kajitori.core.gang.sweep_ledger import Ledger
 from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Preempted, RunStatus

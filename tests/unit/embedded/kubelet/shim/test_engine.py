@@ -102,7 +102,7 @@ def test_a_container_that_dies_of_memory_while_it_is_started_is_known_to_have(
     try:
         shim._start_program()
         assert group.is_gone, "the engine has removed the counters"
-        assert (shim.over_memory_limit, shim.within_limit) == (True, within_limit)
+        assert (shim.memory.was_killed, shim.memory.within_limit) == (True, within_limit)
         assert shim.state["container_uri"] == f"podman://{ID}"
     finally:
         engine.close()

@@ -1,1 +1,2 @@
-"""Kinds that CustomResourceDefinitions add: their definitions, schemas, rules and objects."""
+"""Kinds that CustomResourceDefinitions add: their definitions, schemas, rules and objects. Begin with
+`definitions.DefinitionStrategy`."""
