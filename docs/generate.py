@@ -53,6 +53,7 @@ from kajitori.kube.connection.config import KubeConfig
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # tests load this file by its path
 
+import code_map
 import dashboards
 import diagnostics
 import outputs
@@ -104,6 +105,7 @@ def pages() -> dict[str, str]:
         "metrics.md": diagnostics.metrics_page(),
         "../troubleshooting/reasons.md": diagnostics.reasons_page(),
         "../operate/alerts.md": diagnostics.alerts_page(),
+        "../architecture/code-map.md": code_map.map_page(),
     }
 
 

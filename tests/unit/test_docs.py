@@ -50,12 +50,33 @@ def pages() -> dict[str, str]:
         "metrics.md",
         "output.md",
         "output.schema.json",
+        "../architecture/code-map.md",
     ],
 )
 def test_the_reference_is_up_to_date(pages: dict[str, str], name: str) -> None:
     """A change of the code has to come with the pages that are generated from it."""
     written = (DOCS / "reference" / name).read_text(encoding="utf-8")
     assert written == pages[name], "the reference is out of date: make reference"
+
+
+def test_the_map_of_the_code_has_every_package() -> None:
+    """Each is in one of its tables, with the packages in it."""
+    code_map = generator().code_map
+    assert code_map.grouped_packages() == {init.parent.name for init in code_map.SOURCE.glob("*/__init__.py")}
+    rows = re.findall(r"^\| `([\w/]+)` \| [A-Z`]", code_map.map_page(), re.MULTILINE)
+    folders = {str(init.parent.relative_to(code_map.SOURCE)) for init in code_map.SOURCE.glob("*/**/__init__.py")}
+    assert sorted(rows) == sorted(folders)
+
+
+def test_a_package_begins_with_a_name_that_exists(tmp_path: Path) -> None:
+    """A docstring that names a class which was renamed since then fails."""
+    (tmp_path / "cycle.py").write_text("def run_cycle() -> None: ...\n")
+    (tmp_path / "__init__.py").write_text('"""The queue. Begin\nwith `cycle.run_cycle`."""')
+    code_map = generator().code_map
+    assert (code_map.first_sentence(tmp_path), code_map.begin_with(tmp_path)) == ("The queue.", "cycle.run_cycle")
+    (tmp_path / "__init__.py").write_text('"""The queue. Begin with `cycle.run`."""')
+    with pytest.raises(ValueError, match=r"begins with cycle\.run"):
+        code_map.begin_with(tmp_path)
 
 
 def test_every_reason_of_the_code_has_advice(pages: dict[str, str]) -> None:
