@@ -24,6 +24,7 @@ from kajitori.docker.health import HealthChecks
 from kajitori.docker.output import phase_words
 from kajitori.docker.platform import Platform
 from kajitori.docker.ports import PublishedPorts
+from kajitori.docker.translation.bodies import Body, check_shape
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, Container
 from kajitori.docker.translation.creation import renamed
 from kajitori.docker.translation.request import Creation
@@ -141,7 +142,8 @@ class Engine:
         try:
             await self._start(container)
         finally:
-            del self._unanswered_starts[container.uid]
+            if self._unanswered_starts.get(container.uid) is answered:  # else another client starts it, too
+                del self._unanswered_starts[container.uid]
             answered.set()
 
     async def _start(self, container: Container) -> None:
@@ -376,14 +378,20 @@ def json_answer(document: object, status: int = 200) -> web.Response:
     return web.Response(body=json.dumps(document).encode(), status=status, content_type="application/json")
 
 
-async def json_object(request: web.Request) -> dict[str, Any]:
-    """Return the body of a request. Raises InvalidInput if it is no object in JSON."""
+def sentence(error: KajitoriError) -> str:
+    """Return an error as Docker's clients print it: one sentence with the way out."""
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+async def json_object(request: web.Request, shape: type[Body]) -> dict[str, Any]:
+    """Return the body of a request. Raises InvalidInput if it is no object in JSON, or not of this shape."""
     try:
         body = await request.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         raise InvalidInput.one("", "the body must be an object in JSON")
+    check_shape(body, shape)
     return body
 
 

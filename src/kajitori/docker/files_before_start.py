@@ -11,13 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
 
-from kajitori.codepack.packing import pack, shown_size
+from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import decompressed
 from kajitori.codepack.unpacking import unpack
-from kajitori.docker.placed_files import PlacedFiles
+from kajitori.docker.placed_files import PlacedFiles, too_large
 from kajitori.docker.platform import Platform, run_path
 from kajitori.docker.translation.container import Container
-from kajitori.errors import InvalidInput, TooLarge
+from kajitori.errors import InvalidInput
 
 _NO_ARCHIVE = f"sha256:{'0' * 64}"
 _PIECE_BYTES = 1 << 18
@@ -47,23 +47,22 @@ class FilesBeforeStart:
             with TemporaryDirectory(prefix="kaji-docker-") as folder:
                 placed = await self._fetched(container, Path(folder))
                 with TemporaryFile(dir=folder) as given:
-                    await self._receive(archive, given)
-                    await asyncio.to_thread(placed.add, given, path)
+                    limit_bytes = await self._receive(archive, given)
+                    await asyncio.to_thread(placed.add, given, path, limit_bytes)
                 if placed.items:
                     await self._store(container, placed, Path(folder, "packed"))
 
-    async def _receive(self, archive: AsyncIterator[bytes], given: IO[bytes]) -> None:
-        limit = (await self._platform.get(f"/v1/code/{_NO_ARCHIVE}/parts", self._place))["maxBytes"]
+    async def _receive(self, archive: AsyncIterator[bytes], given: IO[bytes]) -> int:
+        """Receive a client's archive, and return the limit on what is kept for a start. Raises TooLarge."""
+        limit = int((await self._platform.get(f"/v1/code/{_NO_ARCHIVE}/parts", self._place))["maxBytes"])
         size = 0
         async for data in archive:
             size += len(data)
             if size > limit:
-                raise TooLarge(
-                    f"the files have more than {shown_size(limit)}, which is the limit of what is kept for a start",
-                    hint="copy them while the container runs, or put them on a volume",
-                )
+                raise too_large(limit)
             given.write(data)
         given.seek(0)
+        return limit
 
     async def _store(self, container: Container, placed: PlacedFiles, folder: Path) -> None:
         await asyncio.to_thread(placed.arrange, folder)

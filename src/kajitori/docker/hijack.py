@@ -14,7 +14,7 @@ from aiohttp import web
 from kajitori.client.members.detach_keys import DetachKeys
 from kajitori.errors import InvalidInput
 
-STDIN, STDOUT, STDERR = 0, 1, 2
+STDIN, STDOUT, STDERR, SYSTEM_ERROR = 0, 1, 2, 3
 CHUNK_BYTES = 64 * 1024
 RAW = "application/vnd.docker.raw-stream"
 MULTIPLEXED = "application/vnd.docker.multiplexed-stream"

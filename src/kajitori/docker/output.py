@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import product
 from typing import Any
 
 from kajitori.core.spec.reasons import Phase
 from kajitori.docker.hijack import STDERR, STDOUT
-from kajitori.docker.platform import Platform, run_path
+from kajitori.docker.platform import Patience, Platform, run_path
 from kajitori.docker.translation.container import Container
-from kajitori.errors import InvalidInput, KajitoriError, NotFound
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 
 QUEUED_AFTER_SECONDS = 2.0
 """Time for which a started run may wait before its client is told that it waits."""
@@ -37,8 +37,13 @@ _EXACT_END = "exactEnd"
 
 STREAM_NAMES = {STDOUT: "stdout", STDERR: "stderr"}
 
+LONG_LINE_BYTES = 1 << 20
+"""Longest line that is held in memory; a longer one is passed on in parts, each of which counts as a line of a tail."""
+
 Piece = tuple[int, bytes]
 """The number of a stream, and some bytes of it."""
+Line = tuple[str, int, bytes]
+"""Time, stream and text of a line."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +71,19 @@ class LogQuery:
             streams,
             follow=flag(query, "follow"),
             timestamps=flag(query, "timestamps"),
-            tail=int(tail) if tail.isascii() and tail.isdigit() else None,
+            tail=number(query, "tail") if tail.isascii() and tail.isdigit() else None,
             since=moment(query.get("since", ""), "since"),
             until=moment(query.get("until", ""), "until"),
         )
+
+
+def number(query: Mapping[str, str], name: str) -> int:
+    """Return a parameter that is a whole number; 0 if it is not given. Raises InvalidInput."""
+    text = query.get(name) or "0"
+    try:
+        return int(text)
+    except ValueError:  # also for thousands of digits
+        raise InvalidInput.one(name, "is no number", value=text[:80]) from None
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
@@ -86,7 +100,7 @@ def moment(text: str, name: str) -> str:
     except ValueError:
         try:
             time = datetime.fromisoformat(text).astimezone(UTC)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise InvalidInput.one(name, "is neither a number of seconds nor a time", value=text[:80]) from None
     except OverflowError:
         raise InvalidInput.one(name, f"{text!r:.80} is not a time", value=text[:80]) from None
@@ -97,13 +111,15 @@ async def read_output(platform: Platform, container: Container, query: LogQuery)
     """Yield the log of a container. A container that was never started has none."""
     if container.was_never_started:
         return
-    lines = await _present(platform, container, query)
-    for _, stream, text in lines:
-        yield stream, text
+    latest: str | None = None
+    async with aclosing(_present(platform, container, query)) as lines:
+        async for time, stream, text in lines:
+            latest = max(latest or "", time)
+            yield stream, text
     if not query.follow or not container.is_active:
         return
-    after = max((stamp for stamp, _, _ in lines), default=query.since)
-    pieces = _followed(platform, container, query, after=after, exclusive=bool(lines))
+    after = query.since if latest is None else latest
+    pieces = _followed(platform, container, query, after=after, exclusive=latest is not None)
     async with aclosing(pieces) as followed:
         async for piece in followed:
             yield piece
@@ -115,12 +131,12 @@ async def follow_start(platform: Platform, container: Container, streams: tuple[
 
     `container` is as its start answered.
     """
-    params = {"fromAttempt": container.attempts + 1}
+    params: dict[str, Any] = {"fromAttempt": container.attempts + 1, "timestamps": "true"}
     await platform.seen_by_controller(container)  # the log of an ended run ends at once
     queue: asyncio.Queue[Piece | None] = asyncio.Queue(256)
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(_report_waiting(platform, container, queue))
-        readers = [tasks.create_task(_feed(platform, container, stream, params, queue)) for stream in streams]
+        readers = [tasks.create_task(_feed(platform, container, stream, params, _Lines(), queue)) for stream in streams]
         try:
             left = len(readers)
             while left:
@@ -134,30 +150,65 @@ async def follow_start(platform: Platform, container: Container, streams: tuple[
                 task.cancel()
 
 
-async def _present(platform: Platform, container: Container, query: LogQuery) -> list[tuple[str, int, bytes]]:
-    """Return time, stream and text of the lines that are there, in order of time."""
+async def _present(platform: Platform, container: Container, query: LogQuery) -> AsyncGenerator[Line]:
+    """Yield the lines that are there, in order of time. A log may be larger than this machine's memory."""
     if query.tail == 0:
-        return []
-    params: dict[str, Any] = {"rank": container.rank, "timestamps": "true"}
+        return
+    last: deque[Line] = deque(maxlen=query.tail)
+    for attempt in _attempts(container, query):
+        async with aclosing(_of_attempt(platform, container, query, attempt)) as lines:
+            async for line in lines:
+                if query.until and line[0] > query.until:
+                    continue
+                if query.tail is None:
+                    yield line
+                else:
+                    last.append(line)
+    for line in last:
+        yield line
+
+
+async def _of_attempt(
+    platform: Platform, container: Container, query: LogQuery, attempt: int | None
+) -> AsyncGenerator[Line]:
+    """Yield the lines of all wanted streams in one attempt, in order of time."""
+    async with AsyncExitStack() as stack:
+        sources = [
+            await stack.enter_async_context(aclosing(_of_stream(platform, container, query, attempt, stream)))
+            for stream in query.streams
+        ]
+        heads = [await anext(source, None) for source in sources]
+        while found := [(head[0], index) for index, head in enumerate(heads) if head is not None]:
+            _, index = min(found)
+            head = heads[index]
+            assert head is not None
+            yield head
+            heads[index] = await anext(sources[index], None)
+
+
+async def _of_stream(
+    platform: Platform, container: Container, query: LogQuery, attempt: int | None, stream: int
+) -> AsyncGenerator[Line]:
+    """Yield the lines of one stream in one attempt. Those of more than LONG_LINE_BYTES come in parts."""
+    params: dict[str, Any] = {"rank": container.rank, "timestamps": "true", "stream": STREAM_NAMES[stream]}
     params |= {"since": query.since} if query.since else {}
-    lines: list[tuple[str, int, bytes]] = []
-    for attempt, stream in product(_attempts(container, query), query.streams):
-        text = b""
-        try:
-            parameters = params | {"stream": STREAM_NAMES[stream], "attempt": attempt}
-            async with aclosing(_exact_chunks(platform, container, parameters)) as chunks:
-                text = b"".join([chunk async for chunk in chunks])
-        except NotFound:
-            continue  # the program has not started, or its log is gone with its Pod
-        time = ""
-        for line in _PARTS.findall(text):
-            stamp = _STAMP.match(line)
-            time = stamp[1].decode() if stamp else time
-            lines.append((time, stream, line[stamp.end() :] if stamp and not query.timestamps else line))
-    lines.sort(key=lambda line: line[0])
-    if query.until:
-        lines = [line for line in lines if line[0] <= query.until]
-    return lines[-query.tail :] if query.tail is not None else lines
+    time, rest, is_inside = "", b"", False
+    try:
+        async with aclosing(_exact_chunks(platform, container, {**params, "attempt": attempt})) as chunks:
+            async for chunk in chunks:
+                parts = _PARTS.findall(rest + chunk)
+                rest = parts.pop() if not parts[-1].endswith(b"\n") and len(parts[-1]) <= LONG_LINE_BYTES else b""
+                for part in parts:
+                    stamp = _STAMP.match(part) if not is_inside else None
+                    time = stamp[1].decode() if stamp else time
+                    is_inside = not part.endswith(b"\n")
+                    yield time, stream, part[stamp.end() :] if stamp and not query.timestamps else part
+    except NotFound:
+        return  # the program has not started, or its log is gone with its Pod
+    if rest:
+        stamp = _STAMP.match(rest) if not is_inside else None
+        time = stamp[1].decode() if stamp else time
+        yield time, stream, rest[stamp.end() :] if stamp and not query.timestamps else rest
 
 
 def _attempts(container: Container, query: LogQuery) -> Sequence[int | None]:
@@ -177,52 +228,86 @@ async def _followed(
     params |= {"since": after} if after else {}
     queue: asyncio.Queue[Piece | None] = asyncio.Queue(256)
     async with asyncio.TaskGroup() as tasks:
-        readers = [tasks.create_task(_feed(platform, container, one, params, queue)) for one in query.streams]
-        lines = {one: _Lines(after if exclusive else "", timestamps=query.timestamps) for one in query.streams}
+        readers = []
+        for stream in query.streams:
+            lines = _Lines(after if exclusive else "", timestamps=query.timestamps)
+            readers.append(tasks.create_task(_feed(platform, container, stream, params, lines, queue)))
         left = len(readers)
         try:
             while left:
                 piece = await queue.get()
                 if piece is None:
                     left -= 1
-                    continue
-                stream, data = piece
-                if stream not in lines:
-                    continue  # why a log can't be read is standard error, which this client did not ask for
-                if shown := lines[stream].new(data):
-                    yield stream, shown
+                elif piece[0] in query.streams:  # why a log can't be read is standard error
+                    yield piece
         finally:
             for task in readers:
                 task.cancel()
 
 
 class _Lines:
-    """Passes on the lines of one stream that were written after a time, also the beginning of a line at once."""
+    """Passes on the lines of one stream that were written after a time, also the beginning of a line at once. After a
+    broken connection it passes on what comes behind the last byte."""
 
-    def __init__(self, after: str, *, timestamps: bool) -> None:
+    def __init__(self, after: str = "", *, timestamps: bool = False) -> None:
         self._after = after.encode()
         self._timestamps = timestamps
         self._begun = b""
         """The beginning of a line whose time is not complete yet."""
         self._is_inside = self._is_shown = False
+        self._line = b"", 0
+        """The time of the last line with one, and its number among the lines of this time in a row."""
+        self._length = 0
+        """Number of bytes of this line, without its time."""
+        self._read: tuple[bytes, int] | None = None
+        """The last line before the connection broke, until it has come again."""
+        self._read_length = self._known = 0
+        """Numbers of bytes of that line, and of the present one, that came before the connection broke."""
 
     def new(self, data: bytes) -> bytes:
         """Return what to show of the next bytes, which may begin and end inside a line."""
         return b"".join(self._part(part) for part in _PARTS.findall(data))
 
+    def resume(self) -> dict[str, str]:
+        """Prepare for a new connection, and return the parameter that says where it has to begin."""
+        if self._read is None and self._line[0]:
+            self._read, self._read_length = self._line, self._length
+        self._begun, self._is_inside, self._line = b"", False, (b"", 0)
+        return {"since": self._read[0].decode()} if self._read is not None else {}
+
     def _part(self, part: bytes) -> bytes:
         """Return what to show of one line or of a part of it."""
+        stamp = None
         if not self._is_inside:
             part = self._begun + part
             stamp = _STAMP.match(part)
             if stamp is None and len(part) < STAMP_BYTES and not part.endswith(b"\n"):
                 self._begun = part
                 return b""
-            self._begun = b""
-            self._is_shown = stamp is None or stamp[1] > self._after
-            part = part[stamp.end() :] if stamp is not None and not self._timestamps else part
+            self._begun, self._is_shown, self._known = b"", True, 0
+        is_rest = False
+        if stamp is not None:
+            is_rest = self._begin(stamp[1])
+            part = part[stamp.end() :]
         self._is_inside = not part.endswith(b"\n")
-        return part if self._is_shown else b""
+        self._length += len(part)
+        known = min(self._known, len(part))
+        self._known -= known
+        head = stamp[0] if stamp is not None and self._timestamps and not is_rest else b""
+        return head + part[known:] if self._is_shown else b""
+
+    def _begin(self, time: bytes) -> bool:
+        """Note the beginning of a line. Return whether some of it was shown before the connection broke."""
+        self._line = time, self._line[1] + 1 if time == self._line[0] else 1
+        self._length, self._is_shown = 0, time > self._after
+        if self._read is None:
+            return False
+        if self._line < self._read:
+            self._is_shown = False
+            return False
+        is_rest, self._read = self._line == self._read, None
+        self._known = self._read_length if is_rest else 0
+        return is_rest
 
 
 async def _feed(
@@ -230,17 +315,30 @@ async def _feed(
     container: Container,
     stream: int,
     params: Mapping[str, Any],
+    lines: _Lines,
     queue: asyncio.Queue[Piece | None],
 ) -> None:
-    """Put what one stream prints into the queue until the run has ended; then None."""
+    """Put what one stream prints into the queue until the run has ended; then None. A server that is away for less than
+    two minutes does not matter."""
     parameters = {"follow": "true", "rank": container.rank, "stream": STREAM_NAMES[stream], **params}
+    patience = Patience()
     try:
-        async with aclosing(_exact_chunks(platform, container, parameters)) as chunks:
-            async for chunk in chunks:
-                await queue.put((stream, chunk))
+        while True:
+            try:
+                async with aclosing(_exact_chunks(platform, container, parameters)) as chunks:
+                    async for chunk in chunks:
+                        patience.worked()
+                        if shown := lines.new(chunk):
+                            await queue.put((stream, shown))
+                return
+            except Unavailable as error:
+                await patience.failed(error)
+            # the run may have been restarted meanwhile
+            parameters |= {"fromAttempt": params.get("fromAttempt", container.attempts or None), **lines.resume()}
+    except NotFound:
+        return
     except KajitoriError as error:
-        if not isinstance(error, NotFound):
-            await queue.put((STDERR, f"kaji: the log can't be read: {error.message}\n".encode()))
+        await queue.put((STDERR, f"kaji: the log can't be read: {error.message}\n".encode()))
     finally:
         await queue.put(None)
 

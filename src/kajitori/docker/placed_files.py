@@ -3,17 +3,23 @@ and back."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import posixpath
 import shutil
 import tarfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
 
+from kajitori.codepack.packing import shown_size
 from kajitori.core.spec.parts import MAX_FILES
 from kajitori.core.words.first_step import file_name
-from kajitori.errors import Fault, InvalidInput
+from kajitori.errors import Fault, InvalidInput, TooLarge
 
 SYSTEM_FOLDERS = frozenset(
     {"/", "/bin", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc", "/root", "/run"}
@@ -23,6 +29,14 @@ SYSTEM_FOLDERS |= {"/usr/share", "/var", "/var/cache", "/var/lib", "/var/log", "
 """Folders that each image has, so that a client may name them without a slash at their end."""
 
 _INSTEAD = "copy it while the container runs"
+_PIECE_BYTES = 1 << 18
+_COMPRESSIONS: Mapping[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+"""How to read a compressed archive, by its first bytes."""
+_MAGIC_BYTES = max(map(len, _COMPRESSIONS))
 
 
 class PlacedFiles:
@@ -48,28 +62,33 @@ class PlacedFiles:
         """The files as `spec.files` lists them."""
         return [{"path": path, "mode": self._modes[path]} for path in sorted(self._sources)]
 
-    def add(self, archive: IO[bytes], folder: str) -> None:
+    def add(self, archive: IO[bytes], folder: str, limit_bytes: int) -> None:
         """Add what a client's tar archive has, to be unpacked in a folder of the container.
 
         A folder of the archive is added only if nothing is in it. Raises InvalidInput with all entries that can't be
-        copied before the start.
+        copied before the start, and TooLarge if the unpacked files have more than `limit_bytes`.
         """
         folders: dict[str, str] = {}
         faults: list[Fault] = []
-        try:
-            with tarfile.open(fileobj=archive, mode="r:*") as opened:
-                for entry in opened:
-                    path = posixpath.normpath(posixpath.join(folder, entry.name.lstrip("/")))
-                    mode = f"{entry.mode & 0o777:03o}"
-                    if entry.isdir():
-                        folders[path] = mode
-                    elif (content := _content(opened, entry)) is None:
-                        faults.append(Fault(path, f"is {_kind(entry)}", hint=_INSTEAD))
-                    else:
-                        with content, self._new(path, mode).open("wb") as file:
-                            shutil.copyfileobj(content, file)
-        except tarfile.TarError as error:
-            raise InvalidInput.one("", f"the archive can't be read: {error}") from None
+        with TemporaryFile(dir=self._folder) as plain:
+            try:
+                _decompress(archive, plain, limit_bytes)
+                with tarfile.open(fileobj=plain, mode="r:") as opened:
+                    for entry in opened:
+                        path = posixpath.normpath(posixpath.join(folder, entry.name.lstrip("/")))
+                        mode = f"{entry.mode & 0o777:03o}"
+                        if entry.size < 0:
+                            raise tarfile.ReadError(f"{path} has a negative size")
+                        if entry.isdir():
+                            folders[path] = mode
+                        elif (content := _content(opened, entry)) is None:
+                            faults.append(Fault(path, f"is {_kind(entry)}", hint=_INSTEAD))
+                        else:
+                            with content, self._new(path, mode).open("wb") as file:
+                                limit_bytes -= _copy(content, file, limit_bytes)
+                            self._check_number()
+            except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+                raise InvalidInput.one("", f"the archive can't be read: {error}") from None
         for path, mode in folders.items():
             if path not in SYSTEM_FOLDERS and not self.below(path):
                 self._new(path, mode).mkdir()
@@ -77,10 +96,7 @@ class PlacedFiles:
             del self._sources[path]
         if faults:
             raise InvalidInput(faults)
-        if len(self._sources) > MAX_FILES:
-            message = f"{len(self._sources)} files: at most {MAX_FILES} can be copied before the start"
-            hint = "put them on a volume (-v NAME:PATH) or into the image, or copy them while the container runs"
-            raise InvalidInput.one("", message, hint=hint)
+        self._check_number()
 
     def below(self, path: str) -> list[str]:
         """Return the paths of the files at this path and below."""
@@ -122,6 +138,12 @@ class PlacedFiles:
                     archive.addfile(info, content)
         return made.getvalue()
 
+    def _check_number(self) -> None:
+        if len(self._sources) > MAX_FILES:
+            message = f"more than {MAX_FILES} files: no more can be copied before the start"
+            hint = "put them on a volume (-v NAME:PATH) or into the image, or copy them while the container runs"
+            raise InvalidInput.one("", message, hint=hint)
+
     def _new(self, path: str, mode: str) -> Path:
         self._made += 1
         self._modes[path] = mode
@@ -133,8 +155,42 @@ def _content(opened: tarfile.TarFile, entry: tarfile.TarInfo) -> Any:
     """Return the content of a file, or of the file in the same archive that a link leads to; None if there is none."""
     try:
         return opened.extractfile(entry)
-    except KeyError:
+    except (KeyError, RecursionError):  # the link leads out of the archive, or to itself
         return None
+
+
+def _decompress(archive: IO[bytes], plain: IO[bytes], limit_bytes: int) -> None:
+    """Write a tar archive without its compression, if it has one that Docker's daemon knows too. Raises TooLarge, and
+    the library's error if it can't be read."""
+    beginning = archive.read(_MAGIC_BYTES)
+    archive.seek(0)
+    opened = next((open_ for magic, open_ in _COMPRESSIONS.items() if beginning.startswith(magic)), None)
+    if opened is None:
+        shutil.copyfileobj(archive, plain)
+    else:
+        with opened(archive) as content:
+            _copy(content, plain, limit_bytes)
+    plain.seek(0)
+
+
+def _copy(content: IO[bytes], file: IO[bytes], limit_bytes: int) -> int:
+    """Copy a file, and return its size. Raises TooLarge for more than `limit_bytes`: a small archive may hold any
+    number of zeros."""
+    size = 0
+    while data := content.read(_PIECE_BYTES):
+        size += len(data)
+        if size > limit_bytes:
+            raise too_large(limit_bytes)
+        file.write(data)
+    return size
+
+
+def too_large(limit_bytes: int) -> TooLarge:
+    """Return the error for files with more bytes than what is kept for a start."""
+    return TooLarge(
+        f"the files have more than {shown_size(limit_bytes)}, which is the limit of what is kept for a start",
+        hint="copy them while the container runs, or put them on a volume",
+    )
 
 
 def _kind(entry: tarfile.TarInfo) -> str:

@@ -14,6 +14,7 @@ import aiohttp
 
 from kajitori import __version__
 from kajitori.client.connection import Response
+from kajitori.client.streams import GIVE_UP_SECONDS
 from kajitori.client.target import Target
 from kajitori.client.web_api import error_of
 from kajitori.codepack.packing import Pack
@@ -35,6 +36,31 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 """Pauses between two looks at a run that is to change, which become longer each time."""
 
 Params = Mapping[str, Any]
+
+
+class Patience:
+    """Pauses between attempts to go on with a stream, until the server was away for `GIVE_UP_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        self._since = 0.0
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._backoff.failures > 0
+
+    async def failed(self, error: Unavailable) -> None:
+        """Wait before the next attempt. Raises `error` if the server was away for too long."""
+        now = time.monotonic()
+        self._since = self._since if self.has_failed else now
+        if now - self._since > GIVE_UP_SECONDS:
+            raise error
+        await asyncio.sleep(self._backoff.next_seconds())
+
+    def worked(self) -> None:
+        """Note that the stream delivers again."""
+        self._backoff.reset()
 
 
 class Platform:
@@ -172,7 +198,7 @@ class Platform:
         """Delete a run and wait until its name is free."""
         params = {"grace": "0s"} if at_once else {}
         params |= {"checkpoint": "true"} if checkpoint and container.spec.get("checkpoint") else {}
-        await self.call("DELETE", run_path(container), params=params)
+        await self.call("DELETE", run_path(container), params=params, uid=container.uid)
         backoff, until = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS), time.monotonic() + GONE_SECONDS
         while time.monotonic() < until:
             try:
@@ -183,16 +209,29 @@ class Platform:
         raise Unavailable(f"{container.name} is being deleted, and its members have not ended yet")
 
     async def changes(self, container: Container) -> AsyncGenerator[Container]:
-        """Yield the run now and at each change until it has ended. It ends early if the run is deleted."""
+        """Yield the run now and at each change until it has ended. It ends early if the run is deleted.
+
+        A server that is away for less than two minutes does not matter. Then the present state may be yielded again.
+        """
+        patience = Patience()
         while True:
-            async with aclosing(self.documents(run_path(container, "/watch"))) as views:
-                async for view in views:
-                    if view["uid"] != container.uid:
-                        return
-                    latest = Container(view, container.rank)
-                    if latest.resumes >= container.resumes:  # else the server does not know the start yet
-                        container = latest
-                        yield container
+            try:
+                async with aclosing(self.documents(run_path(container, "/watch"))) as views:
+                    async for view in views:
+                        patience.worked()
+                        if view["uid"] != container.uid:
+                            return
+                        latest = Container(view, container.rank)
+                        if latest.resumes >= container.resumes:  # else the server does not know the start yet
+                            container = latest
+                            yield container
+            except Unavailable as error:
+                await patience.failed(error)
+                continue
+            except NotFound:
+                if patience.has_failed:
+                    return  # it was deleted while the server was away
+                raise
             if not container.is_active:
                 return
             await asyncio.sleep(FIRST_PAUSE_SECONDS)  # the run is starting again, and its controller has not seen it
@@ -218,25 +257,31 @@ class Platform:
     async def post(self, path: str, body: object = None, params: Params | None = None) -> Any:
         return await self.call("POST", path, params=params, body=body)
 
-    async def call(self, method: str, path: str, *, params: Params | None = None, body: object = None) -> Any:
-        """Return the JSON of an answer. Raises the Web API's own error, and Unavailable if it does not answer."""
+    async def call(
+        self, method: str, path: str, *, params: Params | None = None, body: object = None, uid: str = ""
+    ) -> Any:
+        """Return the JSON of an answer. Raises the Web API's own error, and Unavailable if it does not answer.
+
+        With the `uid` of a run, nothing is done if another run has its name by now, which raises NotFound.
+        """
         tries = TRIES if method == "GET" else 1
         for left in range(tries - 1, -1, -1):
             try:
-                return await self._call_once(method, path, params, body)
+                return await self._call_once(method, path, params, body, uid)
             except Unavailable as error:
                 if not left or isinstance(error, Busy):
                     raise
                 await asyncio.sleep(FIRST_PAUSE_SECONDS)
         raise AssertionError("unreachable")
 
-    async def _call_once(self, method: str, path: str, params: Params | None, body: object) -> Any:
+    async def _call_once(self, method: str, path: str, params: Params | None, body: object, uid: str) -> Any:
+        opened = self._opened(method, path, params, body, uid=uid)
         try:
-            async with asyncio.timeout(ANSWER_SECONDS), self._opened(method, path, params, body) as response:
+            async with asyncio.timeout(ANSWER_SECONDS), opened as response:
                 text = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._unreachable(error) from error
-        return json.loads(text) if text else None
+        return self._decoded(text) if text else None
 
     async def upload(self, pack: Pack) -> None:
         """Upload an archive unless the server has it. Raises TooLarge."""
@@ -251,9 +296,12 @@ class Platform:
     async def _exchange(self, ask: Ask) -> Reply:
         try:
             async with self._opened(ask.method, ask.path, ask.params, data=ask, expects=ask.expects) as response:
-                return Reply(response.status, await response.read())
+                reply = Reply(response.status, await response.read())
         except aiohttp.ClientError as error:
             raise self._unreachable(error) from error
+        if reply.status < 300:
+            self._decoded(reply.body)  # raises Unavailable for the page of a proxy
+        return reply
 
     async def documents(self, path: str, params: Params | None = None) -> AsyncGenerator[dict[str, Any]]:
         """Yield the documents of a stream of newline-delimited JSON."""
@@ -263,7 +311,7 @@ class Platform:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line.strip():
-                        yield json.loads(line)
+                        yield self._decoded(line)
 
     async def chunks(self, path: str, params: Params | None = None) -> AsyncGenerator[bytes]:
         """Yield the bytes of an answer as they arrive. Raises Unavailable if it breaks."""
@@ -284,10 +332,12 @@ class Platform:
         *,
         data: Ask | None = None,
         expects: Collection[int] = (),
+        uid: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the answer to a request with a body in JSON, or with the bytes of `data`. Raises the error that it is,
         unless its status is among those that the caller `expects`."""
         headers = self._headers | ({"Content-Type": data.media_type} if data is not None and data.body else {})
+        headers |= {"If-Match": f'"{uid}"'} if uid else {}
         for is_last in (False, True):
             try:
                 response = await self._open_session.request(
@@ -306,7 +356,7 @@ class Platform:
                     self.target = await asyncio.to_thread(self.target.renewed)
                     headers |= self._headers
                     continue
-                if response.status >= 400 and response.status not in expects:
+                if response.status >= 300 and response.status not in expects:
                     raise error_of(Response.of(response.status, await response.read()))
                 yield response
                 return
@@ -325,6 +375,13 @@ class Platform:
     @property
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.target.token}", "User-Agent": f"kaji-docker/{__version__}"}
+
+    def _decoded(self, text: bytes) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            hint = "check the address of the server and the proxies before it"
+            raise Unavailable(f"{self.target.url} answers, but not as a Kajitori server does", hint=hint) from error
 
     def _unreachable(self, error: Exception) -> Unavailable:
         text = str(error) or type(error).__name__

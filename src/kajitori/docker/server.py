@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from kajitori.docker.engine import ENGINE, Engine, json_answer
+from kajitori.docker.engine import ENGINE, Engine, json_answer, sentence
 from kajitori.docker.hijack import answered
 from kajitori.docker.routes import (
     absent,
@@ -29,12 +29,16 @@ log = logging.getLogger(__name__)
 
 MOST_BODY_BYTES = 16 << 20
 
+_IS_ANSWERED = web.RequestKey("is_answered", bool)
+"""Whether the answer to a request has begun."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def build_app(engine: Engine) -> web.Application:
     """Return the application. Each route exists with and without a version, such as /v1.44/containers/json."""
     app = web.Application(middlewares=[_answers], client_max_size=MOST_BODY_BYTES)
+    app.on_response_prepare.append(_note_answer)
     app[ENGINE] = engine
     for table in (containers, attaching, commands, watching, files, system, images, volumes, networks, absent):
         for route in table.routes:
@@ -42,6 +46,10 @@ def build_app(engine: Engine) -> web.Application:
             for path in (route.path, r"/v{version:\d+\.\d+}" + route.path):
                 web.RouteDef(route.method, path, route.handler, route.kwargs).register(app.router)
     return app
+
+
+async def _note_answer(request: web.Request, _response: web.StreamResponse) -> None:
+    request[_IS_ANSWERED] = True
 
 
 @web.middleware
@@ -54,6 +62,9 @@ async def _answers(request: web.Request, handler: Handler) -> web.StreamResponse
             check_version(version)
         response = await handler(request)
     except KajitoriError as error:
+        if request.get(_IS_ANSWERED):  # the client has to see that the answer is not complete
+            log.warning("%s %s: %s", request.method, request.path, error)
+            return answered()
         response = error_answer(error)
     except web.HTTPNotFound:
         response = json_answer({"message": "page not found"}, status=404)
@@ -64,6 +75,8 @@ async def _answers(request: web.Request, handler: Handler) -> web.StreamResponse
         return answered()
     except Exception:
         log.exception("%s %s", request.method, request.path)
+        if request.get(_IS_ANSWERED):
+            return answered()
         response = json_answer({"message": "this is a bug in kaji docker; its log has the details"}, status=500)
     if not response.prepared:
         response.headers.update({"Api-Version": MOST_API, "Ostype": "linux", "Server": "kajitori (linux)"})
@@ -72,10 +85,9 @@ async def _answers(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def error_answer(error: KajitoriError) -> web.Response:
-    """Return an error as Docker's clients print it: one sentence with the way out."""
+    """Return the answer that carries an error."""
     status = 400 if isinstance(error, InvalidInput) else error.http_status
-    message = f"{error.message} ({error.hint})" if error.hint else error.message
-    return json_answer({"message": message}, status=status)
+    return json_answer({"message": sentence(error)}, status=status)
 
 
 def check_version(version: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -14,9 +15,11 @@ from tests.unit.docker.test_images import ON_NODES
 
 from kajitori.client.target import Target
 from kajitori.docker.engine import Engine
+from kajitori.docker.hijack import frame
 from kajitori.docker.platform import Platform
+from kajitori.docker.translation.container import Container
 from kajitori.entrypoints.docker import DockerOptions, served, ways_in
-from kajitori.errors import Fault, NotFound, Refused
+from kajitori.errors import Fault, NotFound, Refused, Unavailable
 
 WEB = container(spec={"image": "python:3.12", "ports": [80]}).view
 AMOUNTS = {"cpuMillis": {"total": 4000, "used": 0}, "memoryBytes": {"total": 1 << 30, "used": 0}}
@@ -293,6 +296,105 @@ async def test_what_can_not_be_done_is_refused_with_a_sentence(
     async with http.request(method, path, json=body if method == "POST" else None) as answer:
         message = (await answer.json())["message"]
         assert (answer.status, words in message) == (status, True), message
+
+
+WRONG: dict[str, Any] = {
+    "Image": 5,
+    "Cmd": {"a": 1},
+    "Entrypoint": [1],
+    "Env": {"A": "b"},
+    "Labels": ["a"],
+    "ExposedPorts": 80,
+    "Volumes": "x",
+    "StopTimeout": "soon",
+    "Healthcheck": {"Test": "true", "Interval": 1 << 70},
+    "HostConfig": {
+        "Memory": "64m",
+        "Binds": "a:b",
+        "DeviceRequests": [{"Capabilities": ["gpu"]}],
+        "Mounts": ["x"],
+        "LogConfig": "none",
+        "RestartPolicy": "no",
+        "PortBindings": {"80/tcp": [{"HostPort": 80}]},
+        "Tmpfs": ["/x"],
+    },
+    "NetworkingConfig": {"EndpointsConfig": {"x": {"Aliases": "y", "IPAMConfig": "z"}}},
+}
+"""A request for a container, every value of which has a type that Docker's daemon refuses."""
+
+
+async def test_values_of_other_types_are_refused_all_at_once(http: aiohttp.ClientSession) -> None:
+    """Each of them was a bug of the bridge; some were stored, and broke `docker ps` from then on."""
+    async with http.post("/containers/create", json=WRONG) as answer:
+        told = (await answer.json())["message"]
+        assert answer.status == 400, told
+    for field in ("Image", "Cmd", "Entrypoint[0]", "Env", "Labels", "ExposedPorts", "Volumes", "StopTimeout"):
+        assert f"{field}: " in told, (field, told)
+    for field in WRONG["HostConfig"].keys() - {"DeviceRequests", "Mounts", "PortBindings"}:
+        assert f"HostConfig.{field}: " in told, (field, told)
+    for field in ("DeviceRequests[0].Capabilities[0]", "Mounts[0]", "PortBindings['80/tcp'][0].HostPort"):
+        assert f"HostConfig.{field}: " in told, (field, told)
+    for field in ("Healthcheck.Test", "Healthcheck.Interval", "NetworkingConfig.EndpointsConfig.x.IPAMConfig"):
+        assert f"{field}: " in told, (field, told)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/containers/create", b"[" * 100_000),
+        ("POST", "/containers/create", b"null"),
+        ("POST", "/containers/my_web/exec", b"no json"),
+        ("POST", "/containers/my_web/exec", b'{"Cmd": {"a": 1}, "Env": "x"}'),
+        ("POST", "/containers/my_web/update", b'{"RestartPolicy": 1}'),
+        ("POST", "/networks/create", b'{"Name": "x", "Labels": 1}'),
+        ("POST", "/networks/bridge/connect", b'{"Container": "my_web", "EndpointConfig": {"Aliases": 1}}'),
+        ("POST", "/volumes/create", b'{"Name": [], "Labels": "x"}'),
+        ("GET", "/containers/json?limit=many", b""),
+        ("GET", "/containers/json?filters=" + "[" * 5_000, b""),
+        ("GET", "/containers/my_web/logs?stdout=1&tail=" + "9" * 5_000, b""),
+        ("GET", "/containers/my_web/logs?stdout=1&since=0001-01-01T00:00:00%2B14:00", b""),
+        ("POST", "/containers/my_web/stop?t=" + "9" * 5_000, b""),
+    ],
+)
+async def test_faulty_requests_are_refused_and_are_no_bugs(
+    http: aiohttp.ClientSession, method: str, path: str, body: bytes
+) -> None:
+    async with http.request(method, path, data=body or None) as answer:
+        assert answer.status == 400, await answer.text()
+
+
+async def test_two_clients_may_start_a_container_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one to end got an error 500."""
+    stopped = container("Stopped", spec={"stopped": True, "resumes": 0}, status={"attempts": 0, "startedAt": ""})
+    engine, both = Engine(FakePlatform()), asyncio.Barrier(2)
+
+    async def start(_: Container) -> None:
+        await both.wait()
+
+    monkeypatch.setattr(engine, "_start", start)
+    await asyncio.gather(engine.start(stopped), engine.start(stopped))
+
+
+async def test_an_answer_that_has_begun_ends_with_the_error(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second head stood in the middle of the answer. Docker's client prints the errors that are where it looks for
+    them."""
+
+    async def broken(*_: object, is_away: bool = True) -> AsyncIterator[Any]:
+        if is_away:
+            raise Unavailable("the server is away", hint="wait")
+        yield
+
+    monkeypatch.setattr(FakePlatform, "changes", broken)
+    monkeypatch.setattr(FakePlatform, "chunks", broken)
+    async with http.post("/containers/my_web/wait") as answer:
+        assert await answer.json(content_type=None) == {
+            "StatusCode": 125,
+            "Error": {"Message": "the server is away (wait)"},
+        }
+    async with http.get("/containers/my_web/logs?stdout=1") as answer:
+        assert await answer.read() == frame(3, b"the server is away (wait)")
 
 
 async def test_a_volume_of_a_compose_file_is_refused_with_the_line_to_write(http: aiohttp.ClientSession) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,7 @@ from kajitori.docker.output import LogQuery, read_output
 from kajitori.docker.platform import Platform
 from kajitori.docker.routes import attaching
 from kajitori.docker.translation.container import Container
-from kajitori.errors import InvalidInput
+from kajitori.errors import InvalidInput, NotFound, Unavailable
 
 
 class SlowServer(Platform):
@@ -151,6 +152,88 @@ async def test_output_is_passed_on_byte_by_byte() -> None:
     followed = LogQuery((STDOUT,), follow=True, tail=0, since="2026-11-28T20:00:00.000000000Z")
     shown = [data async for _, data in read_output(Printing(*pieces), running, followed)]
     assert shown == [b"50 %\r100 %\n", b"Pass", b"word: ", b"\n", b"the log was lost\n", b"end"]
+
+
+class Restarted(Platform):
+    """A server that is killed after each of these answers; the last one is complete."""
+
+    def __init__(self, *answers: bytes) -> None:
+        super().__init__(Target("http://127.0.0.1:1"))
+        self.answers = list(answers)
+        self.asked: list[Mapping[str, Any]] = []
+
+    async def chunks(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[bytes]:
+        assert params is not None
+        if params.get("follow") != "true" or params["stream"] != "stdout":
+            return
+        self.asked.append(params)
+        yield self.answers.pop(0)
+        if self.answers:
+            raise Unavailable("the connection broke")
+
+
+def at(second: int, text: bytes) -> bytes:
+    return b"2026-11-28T20:00:0%d.000000000Z " % second + text
+
+
+async def test_a_log_is_followed_on_after_the_server_was_killed() -> None:
+    """`docker logs -f` and `docker run` ended with the connection, the latter with exit code 0. Nothing is lost, and
+    nothing comes twice: neither lines of the same time nor the beginning of a line."""
+    first = at(1, b"a\n") + at(1, b"b\n") + at(2, b"b\n") + at(2, b"50")
+    second = at(2, b"b\n") + at(2, b"50 %\r")
+    third = at(2, b"b\n") + at(2, b"50 %\r100 %\n") + at(2, b"b\n") + at(3, b"end\n")
+    for timestamps in (False, True):
+        server = Restarted(first, second, third)
+        query = LogQuery((STDOUT,), follow=True, timestamps=timestamps)
+        shown = b"".join([data async for _, data in read_output(server, container("Running"), query)])
+        whole = first + b" %\r100 %\n" + at(2, b"b\n") + at(3, b"end\n")
+        assert shown == (whole if timestamps else re.sub(rb"2026\S+ ", b"", whole))
+    again = {"since": "2026-11-28T20:00:02.000000000Z", "fromAttempt": 1}
+    assert [again.items() <= params.items() for params in server.asked] == [False, True, True]
+
+
+async def test_waiting_goes_on_after_the_server_was_killed() -> None:
+    """`docker wait` ended with an answer that no client understands, and --rm, ports and health checks were left."""
+
+    class Killed(SlowServer):
+        async def documents(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[Any]:
+            yield self.views.pop(0)
+            if self.views:
+                raise Unavailable("the connection broke")
+
+    running = container("Running", spec={"resumes": 2})
+    server = Killed([running.view, running.view, ENDED.view])
+    assert await Engine(server).exited(running, "not-running") == 3
+
+
+async def test_a_container_that_was_removed_while_the_server_was_away_is_waited_for_no_longer() -> None:
+    class Gone(SlowServer):
+        async def documents(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[Any]:
+            if not self.views:
+                raise NotFound("there is no run web")
+            yield self.views.pop(0)
+            raise Unavailable("the connection broke")
+
+    running = container("Running", spec={"resumes": 2})
+    assert [one.view async for one in Gone([running.view]).changes(running)] == [running.view]
+
+
+async def test_a_log_is_passed_on_while_it_is_read() -> None:
+    """`docker logs` held the whole log in memory, several times, before it showed the first line."""
+
+    class Endless(Platform):
+        async def chunks(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[bytes]:
+            assert params is not None
+            for number in range(10):
+                yield at(number, params["stream"].encode() + b"\n")
+            if params["stream"] == "stderr":
+                yield at(9, b"x" * (output.LONG_LINE_BYTES + 1))
+            await asyncio.Event().wait()
+
+    lines = read_output(Endless(Target("http://127.0.0.1:1")), ENDED, LogQuery((STDOUT, STDERR), newest_start=True))
+    shown = [await anext(lines) for _ in range(18)]
+    assert shown == [(STDOUT, b"stdout\n"), (STDERR, b"stderr\n")] * 9
+    await lines.aclose()
 
 
 class Pulling(Platform):

@@ -8,10 +8,11 @@ from typing import Any
 
 from aiohttp import web
 
-from kajitori.docker.engine import Engine, engine_of, json_answer
+from kajitori.docker.engine import Engine, engine_of, json_answer, json_object
 from kajitori.docker.execution import Command
 from kajitori.docker.hijack import STDERR, STDOUT, Hijacked, answered, hijacked, size_of, until_either
 from kajitori.docker.routes.containers import container_of
+from kajitori.docker.translation.bodies import ExecBody, ExecStartBody
 from kajitori.errors import KajitoriError, WrongState
 
 routes = web.RouteTableDef()
@@ -25,7 +26,7 @@ async def create_exec(request: web.Request) -> web.Response:
     if container.state != "running":
         hint = f"docker ps -a tells its state; why it waits: kaji explain {container.run}"
         raise WrongState(f"container {container.name} is not running", hint=hint)
-    command = Command.of(container, await request.json())
+    command = Command.of(container, await json_object(request, ExecBody))
     engine.commands.add(command)
     engine.tell("exec_create: " + " ".join(command.words), container, execID=command.id)
     return json_answer({"Id": command.id}, status=201)
@@ -35,7 +36,7 @@ async def create_exec(request: web.Request) -> web.Response:
 async def start_exec(request: web.Request) -> web.StreamResponse:
     engine = engine_of(request)
     command = engine.commands.find(request.match_info["id"])
-    body = await request.json() if request.can_read_body else {}
+    body = await json_object(request, ExecStartBody) if request.can_read_body else {}
     if command.is_running or command.exit_code is not None:
         raise WrongState(f"exec command {command.id} has already been started")
     if (await engine.platform.refreshed(command.container)).state != "running":

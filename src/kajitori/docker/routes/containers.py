@@ -9,11 +9,12 @@ from typing import Any
 
 from aiohttp import web
 
-from kajitori.docker.engine import Engine, engine_of, json_answer, json_object
-from kajitori.docker.output import flag
+from kajitori.docker.engine import Engine, engine_of, json_answer, json_object, sentence
+from kajitori.docker.output import flag, number
 from kajitori.docker.platform import run_path
 from kajitori.docker.routes.absent import BUILDER_NAME, no_builds
 from kajitori.docker.routes.networks import network_of
+from kajitori.docker.translation.bodies import ContainerBody, Limits
 from kajitori.docker.translation.container import Container, seconds_of
 from kajitori.docker.translation.creation import EmptyFolders, put_networks, read_creation
 from kajitori.docker.translation.faults import in_dockers_words
@@ -25,12 +26,14 @@ from kajitori.docker.translation.filters import (
 )
 from kajitori.docker.translation.inspection import inspection, summary
 from kajitori.docker.translation.update import read_update
-from kajitori.errors import AlreadyExists, InvalidInput, NotFound, WrongState
+from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound, WrongState
 
 PRUNE_FILTERS = frozenset({"until", "label", "label!"})
 CONDITIONS = ("not-running", "next-exit", "removed")
 OUTPUT_SECONDS = 2.0
 """Time that attached clients have to read the rest of the output before the answer to a wait."""
+PLATFORM_FAILED = 125
+"""Exit code that stands for an unknown one, because the platform failed."""
 STOP_GRACE = "10s"
 """Time after which Docker kills a program that was told to stop."""
 KILLS = frozenset({"KILL", "SIGKILL", "9", ""})
@@ -56,7 +59,7 @@ async def _whole(request: web.Request) -> Container:
 @routes.post("/containers/create")
 async def create(request: web.Request) -> web.Response:
     engine = engine_of(request)
-    body = await json_object(request)
+    body = await json_object(request, ContainerBody)
     platform = request.query.get("platform", "")
     name = request.query.get("name", "").removeprefix("/")
     if name.startswith(BUILDER_NAME):
@@ -98,7 +101,7 @@ async def list_containers(request: web.Request) -> web.Response:
     engine = engine_of(request)
     filters = parse_filters(request.query.get("filters", ""), CONTAINER_FILTERS)
     check_container_filters(filters)
-    limit = int(request.query.get("limit") or 0)
+    limit = number(request.query, "limit")
     everything = flag(request.query, "all") or limit > 0 or bool(filters.keys() & {"status", "exited"})
     containers = matching(await engine.platform.containers(), filters, engine.health.status)
     shown = [one for one in containers if everything or one.is_active]
@@ -188,6 +191,7 @@ async def wait(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     await response.write(b"")
     exit_code: int | None = None
+    answer: dict[str, object] = {}
     try:
         if condition == "removed":
             container = await engine.removed(container, begun)
@@ -197,10 +201,12 @@ async def wait(request: web.Request) -> web.StreamResponse:
             if container.is_active:
                 exit_code = await engine.exited(container, condition)
                 await engine.read_to_its_end(container, OUTPUT_SECONDS)
+        answer["StatusCode"] = container.exit_code if exit_code is None else exit_code
+    except KajitoriError as error:  # the head of the answer was sent
+        answer |= {"StatusCode": PLATFORM_FAILED, "Error": {"Message": sentence(error)}}
     finally:
         if begun is not None:
             begun.cancel()
-    answer: dict[str, object] = {"StatusCode": container.exit_code if exit_code is None else exit_code}
     await response.write(json.dumps(answer).encode())
     await response.write_eof()
     return response
@@ -255,7 +261,7 @@ async def rename(request: web.Request) -> web.Response:
 @routes.post("/containers/{id}/update")
 async def update(request: web.Request) -> web.Response:
     """Change the restart policy of a container. It needs no new start, as everything that can be changed."""
-    container, body = await _whole(request), await json_object(request)
+    container, body = await _whole(request), await json_object(request, Limits)
     patch, warnings = read_update(container, body)
     if patch:
         await engine_of(request).platform.call("PATCH", run_path(container), body=patch)
@@ -284,7 +290,7 @@ def _grace(request: web.Request, container: Container) -> str | None:
     that of the run. A run that saves checkpoints, and one that `kaji` made, keep the time that policy gives them."""
     text = request.query.get("t", "")
     if text:
-        return f"{int(text)}s" if text.isascii() and text.isdigit() else None
+        return f"{number(request.query, 't')}s" if text.isascii() and text.isdigit() else None
     spec = container.spec
     return None if spec.get("grace") or spec.get("checkpoint") or not container.notes else STOP_GRACE
 
@@ -301,6 +307,6 @@ def _until(text: str, now: float) -> float:
     except ValueError:
         try:
             return seconds_of(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             hint = "write a duration such as 24h, or a time"
             raise InvalidInput.one("until", "is neither a duration nor a time", value=text, hint=hint) from None

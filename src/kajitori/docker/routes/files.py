@@ -218,8 +218,12 @@ async def _stat(engine: Engine, container: Container, path: str) -> dict[str, An
     if code or not lines:
         why = errors.decode("utf-8", "replace").strip()
         raise NotFound(f"Could not find the file {path} in container {container.name}: {why}")
-    mode_text, size, modified = lines[0].split()
-    return file_stat(path, int(mode_text, 16), int(size), int(modified), lines[1] if len(lines) > 1 else "")
+    try:
+        mode_text, size, modified = lines[0].split()
+        mode, size_bytes, seconds = int(mode_text, 16), int(size), int(modified)
+    except ValueError:  # the image's own stat is another program
+        raise InvalidInput.one("", f"stat in the container answered {lines[0][:80]!r}") from None
+    return file_stat(path, mode, size_bytes, seconds, lines[1] if len(lines) > 1 else "")
 
 
 def file_stat(path: str, mode: int, size: int, modified: int, link: str) -> dict[str, Any]:
@@ -228,9 +232,17 @@ def file_stat(path: str, mode: int, size: int, modified: int, link: str) -> dict
         "name": posixpath.basename(path) or "/",
         "size": size,
         "mode": _GO_KINDS.get(mode & 0o170000, 0) | mode & 0o777,
-        "mtime": f"{datetime.fromtimestamp(modified, UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "mtime": _time(modified),
         "linkTarget": posixpath.join(posixpath.dirname(path), link) if link else "",
     }
+
+
+def _time(seconds: int) -> str:
+    """Return a file's time; the beginning of 1970 for one that Go's clients can't read: it may be any number."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):
+        return "1970-01-01T00:00:00Z"
 
 
 def _stat_header(properties: dict[str, Any]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from kajitori.docker.engine import Engine, engine_of, json_answer, json_object
 from kajitori.docker.platform import run_path
+from kajitori.docker.translation.bodies import JoiningBody, NetworkBody
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, NO_TIME, Container, network_id
 from kajitori.docker.translation.creation import network_uses
 from kajitori.docker.translation.filters import Filters, has_labels, parse_filters
@@ -31,7 +32,7 @@ async def list_networks(request: web.Request) -> web.Response:
 
 @routes.post("/networks/create")
 async def create_network(request: web.Request) -> web.Response:
-    body = await json_object(request)
+    body = await json_object(request, NetworkBody)
     name, engine = str(body.get("Name") or ""), engine_of(request)
     if not name:
         raise InvalidInput.one("Name", "a network needs a name")
@@ -130,7 +131,7 @@ async def _put(
 
 async def _joining(request: web.Request) -> tuple[Engine, str, Container, dict[str, Any]]:
     """Return the name of the network and the container that a request names, and the request's body."""
-    engine, body = engine_of(request), await json_object(request)
+    engine, body = engine_of(request), await json_object(request, JoiningBody)
     name = str((await network_of(engine, request.match_info["id"]))["Name"])
     return engine, name, await engine.platform.find(str(body.get("Container") or "")), body
 

@@ -7,6 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from kajitori.docker.engine import Engine, engine_of, json_answer, json_object
+from kajitori.docker.translation.bodies import VolumeBody
 from kajitori.docker.translation.container import NO_TIME
 from kajitori.docker.translation.filters import parse_filters
 from kajitori.errors import Forbidden, NotFound
@@ -30,7 +31,7 @@ async def list_volumes(request: web.Request) -> web.Response:
 @routes.post("/volumes/create")
 async def create_volume(request: web.Request) -> web.Response:
     """Answer with a volume that policy offers. Others can't be made."""
-    body = await json_object(request)
+    body = await json_object(request, VolumeBody)
     name = str(body.get("Name") or "")
     volumes, _ = await _volumes(engine_of(request))
     if name not in volumes:

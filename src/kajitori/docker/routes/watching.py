@@ -11,17 +11,17 @@ from aiohttp import web
 
 from kajitori.client.processes import LOOK, read_processes
 from kajitori.core.words.quantities import round_memory
-from kajitori.docker.engine import Engine, engine_of, json_answer
+from kajitori.docker.engine import Engine, engine_of, json_answer, sentence
 from kajitori.docker.events import EVENT_FILTERS, passes
 from kajitori.docker.execution import output_of
-from kajitori.docker.hijack import MULTIPLEXED, RAW, frame
+from kajitori.docker.hijack import MULTIPLEXED, RAW, SYSTEM_ERROR, frame
 from kajitori.docker.output import LogQuery, flag, moment, read_output
 from kajitori.docker.platform import run_path
 from kajitori.docker.routes.containers import container_of
 from kajitori.docker.translation.container import Container, seconds_of
 from kajitori.docker.translation.filters import parse_filters
 from kajitori.docker.translation.stats import Meter
-from kajitori.errors import InvalidInput, NotFound, WrongState
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
 
 STATS_SECONDS = 1.0
 
@@ -37,9 +37,14 @@ async def logs(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": RAW if is_raw else MULTIPLEXED})
     await response.prepare(request)
     with engine.reading(container):
-        async with aclosing(read_output(engine.platform, container, query)) as pieces:
-            async for stream, data in pieces:
-                await response.write(data if is_raw else frame(stream, data))
+        try:
+            async with aclosing(read_output(engine.platform, container, query)) as pieces:
+                async for stream, data in pieces:
+                    await response.write(data if is_raw else frame(stream, data))
+        except KajitoriError as error:
+            if is_raw:
+                raise
+            await response.write(frame(SYSTEM_ERROR, sentence(error).encode()))
     await response.write_eof()
     return response
 

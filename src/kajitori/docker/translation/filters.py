@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -46,7 +45,7 @@ def parse_filters(text: str, known: Collection[str]) -> dict[str, frozenset[str]
             str(key): frozenset(str(one) for one in values if not isinstance(values, dict) or values[one])
             for key, values in document.items()
         }
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         raise InvalidInput.one("filters", "must be an object of lists in JSON", value=text[:80]) from None
     for key in filters.keys() - set(known):
         hint = f"use {', '.join(sorted(known))}"
@@ -106,10 +105,17 @@ def _passes(container: Container, filters: Filters) -> bool:
 
 
 def _named(container: Container, pattern: str) -> bool:
+    """Whether a container's name matches a regular expression of RE2, as Docker's daemon has them. The time of Python's
+    may grow exponentially with the name."""
+    import re2  # only here: most clients never filter by name
+
+    options = re2.Options()
+    options.log_errors = False
     try:
-        return re.search(pattern, container.name) is not None or re.search(pattern, f"/{container.name}") is not None
-    except re.error:
+        compiled = re2.compile(pattern, options)
+    except (re2.error, UnicodeEncodeError):
         return False
+    return any(compiled.search(name) is not None for name in (container.name, f"/{container.name}"))
 
 
 def _is_image(image: str, wanted: str) -> bool:
