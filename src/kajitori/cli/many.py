@@ -136,7 +136,8 @@ def delete_each(
             hint = f"stop it first: kaji stop {name}; or kaji rm -f {name}"
             raise WrongState(f"{name} is {phase_of(view)}", hint=hint)
         try:
-            api.delete(run_path(view), {"checkpoint": checkpoints, "grace": "0s" if force else None})
+            params = {"checkpoint": checkpoints, "grace": "0s" if force else None}
+            api.delete(run_path(view), params, uid=view["uid"])
         except NotFound:
             if not force:
                 raise

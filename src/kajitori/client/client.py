@@ -402,7 +402,7 @@ class Client:
 
         found = self._resolve_run(run)
         try:
-            answer = self._api.patch(run_path(_key(found.state)), update_body(changes))
+            answer = self._api.patch(run_path(_key(found.state)), update_body(changes), uid=found.uid)
         except InvalidInput as error:
             raise in_words(error, str) from None
         found.state = to_model(answer, RunState)
@@ -415,11 +415,12 @@ class Client:
         if not force and not found.is_final and not found.refresh().is_final:
             raise WrongState(f"{found.name} is {found.phase}", hint="stop it first, or remove it with force=True")
         params: Params = {"checkpoint": checkpoint, "grace": "0s" if force else None}
-        self._api.delete(run_path(_key(found.state)), params)
+        self._api.delete(run_path(_key(found.state)), params, uid=found.uid)
 
     def _post_change(self, run: Run | str, action: str, body: object) -> Run:
         found = self._resolve_run(run)
-        found.state = to_model(self._api.post(run_path(_key(found.state), action), body), RunState)
+        answer = self._api.post(run_path(_key(found.state), action), body, uid=found.uid)
+        found.state = to_model(answer, RunState)
         return found
 
     def _resolve_run(self, run: Run | str) -> Run:

@@ -129,16 +129,23 @@ class Api:
         """Return the JSON of a GET. Tried again while the server is busy or away."""
         return self._call("GET", path, params, None, tries=tries, timeout_seconds=timeout_seconds)
 
-    def post(self, path: str, body: object = None, params: Params | None = None, *, tries: int = TRIES) -> Any:
-        """Return the JSON of a POST. Tried again only if the server did nothing (not reached, or 429)."""
-        return self._call("POST", path, params, body, tries=tries)
+    def post(
+        self, path: str, body: object = None, params: Params | None = None, *, tries: int = TRIES, uid: str = ""
+    ) -> Any:
+        """Return the JSON of a POST. Tried again only if the server did nothing (not reached, or 429).
 
-    def patch(self, path: str, body: object) -> Any:
-        """Return the JSON of a PATCH, which is tried again as a POST is."""
-        return self._call("PATCH", path, None, body)
+        With the `uid` of a run, nothing is done if another run has its name by now, which raises NotFound. Servers
+        before this was added do it in any case.
+        """
+        return self._call("POST", path, params, body, tries=tries, uid=uid)
 
-    def delete(self, path: str, params: Params | None = None) -> Any:
-        return self._call("DELETE", path, params, None)
+    def patch(self, path: str, body: object, *, uid: str = "") -> Any:
+        """Return the JSON of a PATCH, which is tried again as a POST is; `uid` as for `post`."""
+        return self._call("PATCH", path, None, body, uid=uid)
+
+    def delete(self, path: str, params: Params | None = None, *, uid: str = "") -> Any:
+        """Return the JSON of a DELETE, which is tried again as a POST is; `uid` as for `post`."""
+        return self._call("DELETE", path, params, None, uid=uid)
 
     def exchange(self, ask: Ask) -> Reply:
         """One step of an upload; any may be repeated. Raises as `post` does, but for refusals that the conversation
@@ -154,8 +161,10 @@ class Api:
         if response.status == 429:
             busy = error_of(response)
             raise Unavailable(busy.message, hint=busy.hint)
-        if response.status >= 400 and response.status not in ask.expects:
+        if response.status >= 300 and response.status not in ask.expects:
             raise self._error(response)
+        if response.status < 300:
+            self._answer(response)  # raises Unavailable for the page of a proxy
         return Reply(response.status, response.content)
 
     def program_answers(self, path: str) -> bool:
@@ -223,7 +232,7 @@ class Api:
         request = self._request("GET", path, _given_params(params))
         response = self._send(request, stream=True)
         try:
-            if response.status >= 400:
+            if response.status >= 300:
                 raise self._error(response)
             yield response
         finally:
@@ -238,10 +247,11 @@ class Api:
         *,
         tries: int = TRIES,
         timeout_seconds: float | None = None,
+        uid: str = "",
     ) -> Any:
         content, media_type = _encode_body(body)
         seconds = ANSWER_SECONDS if timeout_seconds is None else timeout_seconds
-        request = self._request(method, path, _given_params(params), content, media_type, seconds)
+        request = self._request(method, path, _given_params(params), content, media_type, seconds, uid=uid)
         for attempt in range(1, tries + 1):
             last = attempt == tries
             pause = backoff_seconds(attempt, FIRST_PAUSE_SECONDS, ANSWER_SECONDS)
@@ -273,8 +283,11 @@ class Api:
         body: bytes | None = None,
         media_type: str = "",
         timeout_seconds: float | None = None,
+        *,
+        uid: str = "",
     ) -> Request:
         headers = self._headers | ({"Content-Type": media_type} if media_type else {})
+        headers |= {"If-Match": f'"{uid}"'} if uid else {}
         return Request(method, with_query(path, params), headers, body, timeout_seconds)
 
     def _send(self, request: Request, *, stream: bool = False) -> Response:
@@ -325,17 +338,20 @@ class Api:
         return response
 
     def _answer(self, response: Response) -> Any:
-        if response.status >= 400:
+        if response.status >= 300:  # a proxy leads people to its own page for signing in
             raise self._error(response)
-        if not response.content:
+        if response.status != 200 and not response.content:
             return None
         try:
-            return response.json()
+            document = response.json()
+            if not isinstance(document, dict):
+                raise ValueError
         except ValueError as error:
             raise Unavailable(
                 f"{_host(response)} answered, but not as a Kajitori server does",
                 hint="check the address of the server and the proxies before it",
             ) from error
+        return document
 
     def _error(self, response: Response) -> KajitoriError:
         """Return the error for an answer. The server does not know where the caller's token is from."""

@@ -289,6 +289,10 @@ class FakeKubernetes:
             return _status(404, "NotFound", "not found")
         if not self._may(request, "delete", request.match_info["plural"], request.match_info["namespace"]):
             return _status(403, "Forbidden", "may not delete")
+        options = await request.json() if request.can_read_body else {}
+        uid = found["metadata"]["uid"]
+        if (options.get("preconditions") or {}).get("uid", uid) != uid:
+            return _status(409, "Conflict", "Precondition failed: UID in precondition")
         self.remove(request.match_info["plural"], request.match_info["name"], request.match_info["namespace"])
         return web.json_response(found)
 

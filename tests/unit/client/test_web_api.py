@@ -135,6 +135,21 @@ def test_an_answer_of_another_server_is_recognised(content: bytes) -> None:
         client.get("/v1/version")
 
 
+@pytest.mark.parametrize("answer", [(302, None), (302, {"a": 1}), (200, []), [b""], [b'"ok"'], [b"<html>"]])
+def test_an_answer_of_a_proxy_before_the_server_is_recognised(answer: Any) -> None:
+    """A redirect to the proxy's page for signing in ended `kaji ps` with a bug report and `kaji logs` with exit code
+    0."""
+    proxy = FakeWebApi(answers={"GET /v1/version": answer, "POST /v1/runs": answer, "GET /log": (302, None)})
+    with cli_of(proxy).api() as client:
+        for call in (
+            lambda: client.get("/v1/version"),
+            lambda: client.post("/v1/runs", {}),
+            lambda: list(client.chunks("/log")),
+        ):
+            with pytest.raises(Unavailable, match="not as a Kajitori server"):
+                call()
+
+
 def test_debug_prints_calls_without_secrets() -> None:
     """--debug, before or after the verb, shows requests and answers, but never the token."""
     for args in (["--debug", "version"], ["version", "--debug"]):

@@ -9,7 +9,8 @@ vi.mock("../api/client", () => {
   const answer = (data: object) => ({ data, response: { ok: true } });
   return {
     client: {
-      POST: async (path: string, { body }: { body?: { grace: string | null } }) => {
+      POST: async (path: string, { body, params }: { body?: { grace: string | null }; params: { header: object } }) => {
+        expect(params.header).toEqual({ "If-Match": "u-1" });
         called.push(`${path.split("/").at(-1)} ${body?.grace ?? ""}`.trim());
         return answer({ uid: "u-1", graceSeconds: 30 });
       },
@@ -25,7 +26,7 @@ vi.mock("../api/client", () => {
   };
 });
 
-const bert = { namespace: "vision", name: "bert" };
+const bert = { namespace: "vision", name: "bert", uid: "u-1" };
 
 beforeEach(() => {
   called.length = 0;

@@ -18,7 +18,7 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.rendering.runs import phase_of, run_view
 from kajitori.api.requests.bodies import body_of
-from kajitori.api.runs.changes.compare_and_swap import Patch, change_run, is_resuming
+from kajitori.api.runs.changes.compare_and_swap import Expected, Patch, change_run, is_resuming
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.telemetry.live import questions_of
 from kajitori.api.telemetry.stacks import running_members
@@ -127,7 +127,9 @@ async def report_idle(
     },
     summary="Keep a run with idle GPUs",
 )
-async def keep_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
+async def keep_run(
+    api: Shared, user: Caller, request: Request, namespace: str, name: str, expected: Expected = ""
+) -> Response:
     """Answer that the run is still needed. Before `until` its owner is not asked about idle GPUs, and policy does not
     park it."""
     wanted = await body_of(request, KeepRequest)
@@ -144,11 +146,11 @@ async def keep_run(api: Shared, user: Caller, request: Request, namespace: str, 
         _require_active(run, spec, "kept")
         return {"keepIdleUntil": wanted.until}
 
-    return answer(run_view(await change_run(api, user, namespace, name, kept)))
+    return answer(run_view(await change_run(api, user, namespace, name, expected, kept)))
 
 
 @router.post("/v1/runs/{namespace}/{name}/park", responses=describes(RunView), summary="Park a run")
-async def park_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
+async def park_run(api: Shared, user: Caller, namespace: str, name: str, expected: Expected = "") -> Response:
     """Stop the run to free its GPUs: its members get SIGTERM and their grace to write a checkpoint. Checkpoint and
     folders are kept. Resume it to start it again."""
 
@@ -158,7 +160,7 @@ async def park_run(api: Shared, user: Caller, namespace: str, name: str) -> Resp
         _require_active(run, spec, "parked")
         return {"stopped": True, "parked": True, "keepIdleUntil": None}  # the later answer counts
 
-    return answer(run_view(await change_run(api, user, namespace, name, parked)))
+    return answer(run_view(await change_run(api, user, namespace, name, expected, parked)))
 
 
 def _require_active(run: RunObject, spec: dict[str, Any], what: str) -> None:

@@ -373,5 +373,5 @@ def attach_to_the_end(
     tell_the_end(final, quiet=quiet, remove=remove)
     if remove:
         with suppress(NotFound):  # another client has deleted it
-            api.delete(run_path(final))
+            api.delete(run_path(final), uid=final["uid"])
     return exit_code_of(final)

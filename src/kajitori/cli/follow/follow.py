@@ -253,7 +253,7 @@ def follow_to_the_end(
     tell_the_end(final, quiet=follower.quiet, remove=remove)
     if remove:
         with suppress(NotFound):  # another client has deleted it
-            api.delete(run_path(final))
+            api.delete(run_path(final), uid=final["uid"])
     return exit_code_of(final)
 
 
@@ -285,7 +285,7 @@ def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals, *,
         stopping = True
         say(f"stopping {name}")
         try:
-            answer = api.post(run_path(follower.view, "/stop"), {})
+            answer = api.post(run_path(follower.view, "/stop"), {}, uid=follower.view["uid"])
         except KajitoriError:
             follower.leave()
             raise

@@ -140,7 +140,7 @@ class Bench:
             yield run
         finally:
             with suppress(NotFound):
-                self._api.delete(run_path(run))
+                self._api.delete(run_path(run), uid=run["uid"])
 
     def _gpu_request(self, node: View, policy: View) -> dict[str, Any]:
         """Return a request for one GPU if the node takes only runs with GPUs, else nothing."""

@@ -254,7 +254,10 @@ class Call(Generic[T_co]):
                 hint="write NAMESPACE/RUN/NUMBER, as in call.id",
             )
         client = client or Client()
-        return cls(CallQueue(client, client.get(run)), int(number))
+        found = client.get(run)
+        if f"{found.namespace}/{found.name}" != run:  # the beginning of a name would do otherwise
+            raise NotFound(f"there is no run {run}", hint="calls are kept as long as their run")
+        return cls(CallQueue(client, found), int(number))
 
     @property
     def id(self) -> str:

@@ -32,10 +32,10 @@ from kajitori.client.functions import worker
 from kajitori.client.functions.calls import IMAGE, Call, CallQueue, result_of
 from kajitori.client.functions.pickling import pickled_arguments, pickled_function
 from kajitori.client.submit.keywords import RunOptions, check_names
-from kajitori.errors import InvalidInput, KajitoriError, WrongState
+from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, Unavailable, WrongState
 
 if TYPE_CHECKING:
-    from kajitori.client.client import Client
+    from kajitori.client.client import Client, Run
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -187,8 +187,8 @@ class Pool(Generic[P, Result]):
             command = ["python3", "-u", f"{worker.FOLDER}/{Path(worker.__file__).name}"]
             namespace = options.get("namespace") or client.namespace or _default_namespace(client)
             _stage_files(Path(folder), function, pickled, {"token": token, "namespace": namespace})
-            options["code"] = folder
-            run = client.run(function._image, command, **options)
+            options["code"], options["namespace"] = folder, namespace
+            run = _started(client, function._image, command, options)
         self.queue = CallQueue(client, run, hashlib.sha256(token.encode()).hexdigest())
 
     def __enter__(self) -> Self:
@@ -268,6 +268,18 @@ def _results_of(queue: CallQueue, count: int, ordered: bool) -> Iterator[Any]:
     except BaseException:
         _end_run(queue)
         raise
+
+
+def _started(client: Client, image: str, command: Sequence[str], options: RunOptions) -> Run:
+    """Start the run of a pool. Without an answer it is not known whether the run was made, so the request is sent once
+    more: its name is no other run's."""
+    try:
+        return client.run(image, command, **options)
+    except Unavailable:
+        try:
+            return client.run(image, command, **options)
+        except AlreadyExists:
+            return client.get(f"{options['namespace']}/{options['name']}")
 
 
 def _end_run(queue: CallQueue) -> None:

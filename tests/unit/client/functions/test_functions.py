@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import FakeWebApi, view
+from tests.unit.cli.fake_web_api import FakeWebApi, problem, view
 from tests.unit.client.test_client import client_of
 
 import kajitori
 from kajitori import Call, CallCancelled, CallFailed
+from kajitori.client.connection import Lost
 from kajitori.client.functions import calls, worker
 from kajitori.client.functions import function as module
 from kajitori.client.functions.calls import RemoteTraceback
@@ -118,6 +119,19 @@ def test_a_map_is_one_sweep_and_its_results_come_in_order() -> None:
     Cluster(doubled)
     assert sorted(doubled.map(range(5), ordered=False)) == [0, 2, 4, 6, 8]
     assert list(doubled.map([])) == []
+
+
+def test_a_map_whose_start_was_not_answered_goes_on_with_the_run_that_was_made() -> None:
+    """The map failed, and the workers of its run waited for calls for good."""
+    cluster = Cluster(doubled)
+
+    def lose(call: Any) -> Any:
+        cluster.make(call)
+        raise Lost("the proxy gave up")
+
+    cluster.api.queues["POST /v1/runs"] = [lose, problem(409, "AlreadyExists", "there is one")]
+    assert list(doubled.map(range(3))) == [0, 2, 4]
+    assert len(cluster.api.runs) == 1
 
 
 def test_an_exception_comes_back_with_its_remote_traceback() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from fastapi import Header
 
 from kajitori.api.context import Api
 from kajitori.api.lookup import no_such_run, run_object
@@ -21,30 +22,63 @@ TRIES = 5
 
 Patch = dict[str, Any]
 
+Expected = Annotated[
+    str,
+    Header(
+        alias="If-Match",
+        max_length=253,
+        description="The UID of the run that is meant: 404 if it was deleted and another run has its name by now.",
+    ),
+]
+"""The run that the caller has seen under a name."""
+
+
+def uid_of(expected: str) -> str:
+    """Return the UID in the header `If-Match`; empty for any run of the name."""
+    text = expected.strip().strip('"')
+    return "" if text == "*" else text
+
+
+def other_run(name: str) -> NotFound:
+    """Return the error for a run that another one has followed under its name."""
+    return NotFound(
+        f"{name} was deleted, and another run has its name now", hint=f"look at that one: kaji describe {name}"
+    )
+
 
 async def change_run(
-    api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject, dict[str, Any]], Patch | None]
+    api: Api,
+    user: User,
+    namespace: str,
+    name: str,
+    expected: str,
+    change: Callable[[RunObject, dict[str, Any]], Patch | None],
 ) -> RunObject:
-    """Change a run's spec by compare-and-swap with the caller's credentials. `change` returns the patch, or None."""
+    """Change a run's spec by compare-and-swap with the caller's credentials. `change` returns the patch, or None.
+
+    Raises NotFound if the run is not the `expected` one.
+    """
 
     def changed(run: RunObject) -> Patch | None:
         document = msgspec.json.decode(run.spec)
         patch = change(run, document if isinstance(document, dict) else {})
         return None if patch is None else {"spec": patch}
 
-    return await change_object(api, user, namespace, name, changed)
+    return await change_object(api, user, namespace, name, expected, changed)
 
 
 async def change_object(
-    api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject], Patch | None]
+    api: Api, user: User, namespace: str, name: str, expected: str, change: Callable[[RunObject], Patch | None]
 ) -> RunObject:
-    """Change a Run by compare-and-swap with the caller's credentials. `change` returns the patch, or None."""
+    """Do the same for a whole Run."""
     check_name(api, namespace, name)
     for left in range(TRIES - 1, -1, -1):
         try:
             run = await user.client.get(RUNS, name, namespace, type=RunObject)
         except NotFound as error:
             raise no_such_run(api, namespace, name, error) from None
+        if run.metadata.uid != (uid_of(expected) or run.metadata.uid):
+            raise other_run(name)
         patch = change(run)
         if patch is None:
             return run

@@ -10,7 +10,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.rendering.runs import nodes_of, run_view
 from kajitori.api.requests.bodies import json_body, takes
-from kajitori.api.runs.changes.compare_and_swap import Patch, change_object
+from kajitori.api.runs.changes.compare_and_swap import Expected, Patch, change_object
 from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, read
@@ -38,7 +38,9 @@ class LabelRequest(Document):
     openapi_extra=takes(LabelRequest),
     summary="Change the labels of a run",
 )
-async def label_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
+async def label_run(
+    api: Shared, user: Caller, request: Request, namespace: str, name: str, expected: Expected = ""
+) -> Response:
     """Lists, searches and history find the run by its new labels; other labels stay. The Pods of its members keep the
     labels with which the run was submitted (`spec.labels`): rules of the network may select them."""
     wanted, faults, _ = read(LabelRequest, await json_body(request), "")
@@ -53,7 +55,7 @@ async def label_run(api: Shared, user: Caller, request: Request, namespace: str,
             raise InvalidInput.one("set", f"{name} would have more than {MOST_LABELS} labels", hint=hint)
         return {"metadata": {"labels": {**wanted.set, **dict.fromkeys(wanted.remove)}}}
 
-    run = await change_object(api, user, namespace, name, labelled)
+    run = await change_object(api, user, namespace, name, expected, labelled)
     return answer(run_view(run, nodes_of(api.mirror, run)))
 
 

@@ -18,12 +18,15 @@ from kajitori.api.rendering.runs import nodes_of, phase_of, run_view
 from kajitori.api.requests.bodies import body_of, takes
 from kajitori.api.rights import User
 from kajitori.api.runs.changes.compare_and_swap import (
+    Expected,
     Patch,
     change_run,
     check_name,
     is_resuming,
+    other_run,
     require_allowed,
     resumes_of,
+    uid_of,
 )
 from kajitori.api.runs.submit.submission import require_archive
 from kajitori.api.views.base import Deleted
@@ -62,7 +65,9 @@ class DeleteParameters(Parameters):
     openapi_extra=takes(StopRequest, required=False),
     summary="Stop a run",
 )
-async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
+async def stop_run(
+    api: Shared, user: Caller, request: Request, namespace: str, name: str, expected: Expected = ""
+) -> Response:
     """Send the members SIGTERM, and SIGKILL after the grace period. The run and its checkpoint are kept, so that it can
     be resumed later. A run that has ended does not change. If the run is already being stopped, a shorter grace period
     replaces the first."""
@@ -77,14 +82,14 @@ async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, 
             _check_grace(api, run, spec | patch)
         return patch
 
-    run = await change_run(api, user, namespace, name, stopped)
+    run = await change_run(api, user, namespace, name, expected, stopped)
     life, _ = api.cluster.outline(run, run.current_status)
     view = msgspec.structs.asdict(run_view(run, nodes_of(api.mirror, run)))
     return answer(StopView(**view, grace_seconds=life.limits.last_grace_seconds))
 
 
 @router.post("/v1/runs/{namespace}/{name}/resume", responses=describes(RunView), summary="Start a run again")
-async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
+async def resume_run(api: Shared, user: Caller, namespace: str, name: str, expected: Expected = "") -> Response:
     """Queue a run that has ended again; it continues from its checkpoint. A second request has no further effect."""
 
     def resumed(run: RunObject, spec: dict[str, Any]) -> Patch | None:
@@ -107,7 +112,7 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
         require_allowed(api, run, spec | patch)
         return patch
 
-    return answer(run_view(await change_run(api, user, namespace, name, resumed)))
+    return answer(run_view(await change_run(api, user, namespace, name, expected, resumed)))
 
 
 class FilesRequest(Document):
@@ -125,7 +130,9 @@ class FilesRequest(Document):
     openapi_extra=takes(FilesRequest),
     summary="Give a run that does not run files for its next start",
 )
-async def set_files(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
+async def set_files(
+    api: Shared, user: Caller, request: Request, namespace: str, name: str, expected: Expected = ""
+) -> Response:
     """Every member of the next attempts has these files before its program starts, instead of those that the run had.
     The archive must be in the store (`PUT /v1/code/DIGEST/parts/NUMBER`)."""
     wanted = await body_of(request, FilesRequest)
@@ -146,32 +153,41 @@ async def set_files(api: Shared, user: Caller, request: Request, namespace: str,
         require_allowed(api, run, spec | patch)
         return patch
 
-    return answer(run_view(await change_run(api, user, namespace, name, given)))
+    return answer(run_view(await change_run(api, user, namespace, name, expected, given)))
 
 
 @router.delete(
     "/v1/runs/{namespace}/{name}", status_code=202, responses=describes(Deleted, status=202), summary="Delete a run"
 )
 async def delete_run(
-    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[DeleteParameters, Query()]
+    api: Shared,
+    user: Caller,
+    namespace: str,
+    name: str,
+    query: Annotated[DeleteParameters, Query()],
+    expected: Expected = "",
 ) -> Response:
     """End the members, then delete the run. The checkpoint is kept unless `checkpoint` is true."""
     check_name(api, namespace, name)
     if query.checkpoint:
-        await _check_checkpoint(api, user, namespace, name)
+        await _check_checkpoint(api, user, namespace, name, expected)
     if query.grace_seconds is not None:
-        await _shorten_grace(api, user, namespace, name, format_duration(query.grace_seconds))
+        await _shorten_grace(api, user, namespace, name, expected, format_duration(query.grace_seconds))
     try:
-        await user.client.delete(RUNS, name, namespace, propagation="Background")
+        await user.client.delete(RUNS, name, namespace, propagation="Background", uid=uid_of(expected) or None)
     except NotFound as error:
         raise no_such_run(api, namespace, name, error) from None
+    except Conflict:
+        if not uid_of(expected):
+            raise
+        raise other_run(name) from None
     if query.checkpoint and api.cluster.policy.checkpoint.kind == "claim":
         with suppress(NotFound):  # the run may never have had a checkpoint
             await user.client.delete(CLAIMS, names.checkpoint_claim(name), namespace)
     return answer(Deleted(name=name, namespace=namespace), 202)
 
 
-async def _shorten_grace(api: Api, user: User, namespace: str, name: str, grace: str) -> None:
+async def _shorten_grace(api: Api, user: User, namespace: str, name: str, expected: str, grace: str) -> None:
     """Write the grace period into a run that has not ended. If the caller may delete but not change the run, the run's
     own grace period stays."""
 
@@ -183,10 +199,10 @@ async def _shorten_grace(api: Api, user: User, namespace: str, name: str, grace:
         return patch
 
     with suppress(Forbidden):
-        await change_run(api, user, namespace, name, shortened)
+        await change_run(api, user, namespace, name, expected, shortened)
 
 
-async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> None:
+async def _check_checkpoint(api: Api, user: User, namespace: str, name: str, expected: str) -> None:
     """Raise an error if the checkpoint could not be deleted after the run, so that both are deleted or neither.
 
     The controller deletes a checkpoint folder once no member is left; this function marks the run for that.
@@ -199,6 +215,8 @@ async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> 
         run = await user.client.get(RUNS, name, namespace, type=RunObject)
     except NotFound as error:
         raise no_such_run(api, namespace, name, error) from None
+    if run.metadata.uid != (uid_of(expected) or run.metadata.uid):
+        raise other_run(name)
     spec = msgspec.json.decode(run.spec)
     if not isinstance(spec, dict) or not spec.get("checkpoint"):
         return

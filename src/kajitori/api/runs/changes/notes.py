@@ -9,7 +9,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.rendering.runs import nodes_of, run_view
 from kajitori.api.requests.bodies import body_of, takes
-from kajitori.api.runs.changes.compare_and_swap import Patch, change_object
+from kajitori.api.runs.changes.compare_and_swap import Expected, Patch, change_object
 from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document
@@ -36,7 +36,9 @@ class NoteRequest(Document):
     openapi_extra=takes(NoteRequest),
     summary="Write the note on a run",
 )
-async def write_run_note(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
+async def write_run_note(
+    api: Shared, user: Caller, request: Request, namespace: str, name: str, expected: Expected = ""
+) -> Response:
     """A run has one note, which everybody sees who sees the run. Those write it who may change the run. It is kept in
     history with the run; that of a removed run cannot be changed."""
     wanted = await body_of(request, NoteRequest)
@@ -54,5 +56,5 @@ async def write_run_note(api: Shared, user: Caller, request: Request, namespace:
             raise Conflict(f"{what} on {name} meanwhile", hint="read it, and write yours again")
         return {"metadata": {"annotations": {names.ANNOTATION_NOTE: write_note(note) if text else None}}}
 
-    run = await change_object(api, user, namespace, name, noted)
+    run = await change_object(api, user, namespace, name, expected, noted)
     return answer(run_view(run, nodes_of(api.mirror, run)))

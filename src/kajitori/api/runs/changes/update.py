@@ -13,7 +13,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.rendering.runs import nodes_of, phase_of, run_view
 from kajitori.api.requests.bodies import json_body, takes
-from kajitori.api.runs.changes.compare_and_swap import Patch, change_run, require_allowed
+from kajitori.api.runs.changes.compare_and_swap import Expected, Patch, change_run, require_allowed
 from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, read
@@ -53,7 +53,9 @@ class UpdateRequest(Document):
     openapi_extra=takes(UpdateRequest),
     summary="Change a run without starting it again",
 )
-async def update_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
+async def update_run(
+    api: Shared, user: Caller, request: Request, namespace: str, name: str, expected: Expected = ""
+) -> Response:
     """The change applies at once to a run that waits or runs, and to one that has ended when it is resumed. Policy must
     allow the run with the change. A second request with the same fields has no further effect."""
     document = await json_body(request)
@@ -74,7 +76,7 @@ async def update_run(api: Shared, user: Caller, request: Request, namespace: str
         request.state.reason = changes_in_words(spec, patch)  # for the audit trail
         return patch
 
-    run = await change_run(api, user, namespace, name, updated)
+    run = await change_run(api, user, namespace, name, expected, updated)
     return answer(run_view(run, nodes_of(api.mirror, run)))
 
 

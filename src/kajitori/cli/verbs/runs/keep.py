@@ -27,4 +27,4 @@ def command(cli: Cli, runs: tuple[str, ...], until: str, namespace: str | None) 
 
     body = {"until": later_option("--until", until, cli.now())}
     with cli.api() as api:
-        return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/keep"), body))
+        return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/keep"), body, uid=view["uid"]))

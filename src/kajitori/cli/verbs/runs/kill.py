@@ -26,7 +26,13 @@ def command(cli: Cli, runs: tuple[str, ...], everything: bool, signal: str, name
     body = {} if _is_term(signal, runs) else {"grace": "0s"}
     with cli.api() as api:
         found = all_of_mine(api, namespace, {"active": True}) if everything else None
-        return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/stop"), body), everything=found)
+        return for_each(
+            api,
+            runs,
+            namespace,
+            lambda view: api.post(run_path(view, "/stop"), body, uid=view["uid"]),
+            everything=found,
+        )
 
 
 def _is_term(text: str, runs: tuple[str, ...]) -> bool:

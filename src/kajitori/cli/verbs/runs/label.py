@@ -38,4 +38,4 @@ def command(cli: Cli, words: tuple[str, ...], namespace: str | None) -> int:
         raise click.UsageError("name a run, and labels: KEY=VALUE sets one, KEY- removes one")
     body = {"set": {key: value for key, _, value in pairs}, "remove": removed}
     with cli.api() as api:
-        return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/labels"), body))
+        return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/labels"), body, uid=view["uid"]))

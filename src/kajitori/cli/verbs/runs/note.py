@@ -39,7 +39,7 @@ def command(cli: Cli, run: str, text: str | None, namespace: str | None, output:
                     f"{view['name']} was removed: its note cannot be changed", hint=f"read it: kaji note {run}"
                 )
             body = {"text": text, "insteadOf": view.get("note", {}).get("at", "")}
-            view = api.post(run_path(view, "/note"), body)
+            view = api.post(run_path(view, "/note"), body, uid=view["uid"])
     if output is not None:
         print_document(view, output)
         return 0

@@ -76,7 +76,7 @@ def command(cli: Cli, /, name: str | None, print_only: bool, namespace: str | No
         elif is_final(view):
             _refuse_other_options(cli, api, view, words, "has ended")
             say(f"{name} has ended, and is started again")
-            view = api.post(run_path(view, "/resume"))
+            view = api.post(run_path(view, "/resume"), uid=view["uid"])
         else:
             _refuse_other_options(cli, api, view, words, f"is {phase_of(view)}")
         view = _wait(cli, api, view)

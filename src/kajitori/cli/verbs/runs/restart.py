@@ -34,12 +34,12 @@ def command(cli: Cli, runs: tuple[str, ...], grace: str | None, namespace: str |
 
     def stop(api: Api, view: dict[str, Any]) -> None:
         if not is_final(view):
-            graces[view["uid"]] = api.post(run_path(view, "/stop"), body).get("graceSeconds", 0)
+            graces[view["uid"]] = api.post(run_path(view, "/stop"), body, uid=view["uid"]).get("graceSeconds", 0)
 
     def start(api: Api, view: dict[str, Any]) -> None:
         if view["uid"] in graces:
             wait_until_final(api, view, deadline(asked_at, view, graces[view["uid"]]))
-        api.post(run_path(view, "/resume"))
+        api.post(run_path(view, "/resume"), uid=view["uid"])
 
     with cli.api() as api:
         return for_each(api, runs, namespace, lambda view: stop(api, view), finish=lambda view: start(api, view))

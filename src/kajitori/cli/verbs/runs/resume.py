@@ -23,4 +23,4 @@ def command(cli: Cli, runs: tuple[str, ...], namespace: str | None) -> int:
     from kajitori.client.web_api import run_path
 
     with cli.api() as api:
-        return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/resume")))
+        return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/resume"), uid=view["uid"]))

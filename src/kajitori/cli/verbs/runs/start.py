@@ -33,10 +33,10 @@ def command(cli: Cli, runs: tuple[str, ...], attach: bool, namespace: str | None
         raise click.UsageError("-a follows one RUN")
     if not attach:
         with cli.api() as api:
-            return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/resume")))
+            return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/resume"), uid=view["uid"]))
     with cli.api() as api, Signals() as signals:
         before = find_run(api, runs[0], namespace)
-        view = api.post(run_path(before, "/resume"))
+        view = api.post(run_path(before, "/resume"), uid=before["uid"])
         first = int(status_of(before).get("attempts") or 0) + 1
         follower = Follower(cli, api, view, rank=None, all_ranks=False, quiet=False, first=first)
         return follow_to_the_end(cli, api, follower, signals, remove=False, stops=False)

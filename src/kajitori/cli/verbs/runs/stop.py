@@ -29,4 +29,10 @@ def command(cli: Cli, runs: tuple[str, ...], everything: bool, grace: str | None
     body = {} if grace is None else {"grace": format_duration(seconds_of(grace, "--time"))}
     with cli.api() as api:
         found = all_of_mine(api, namespace, {"active": True}) if everything else None
-        return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/stop"), body), everything=found)
+        return for_each(
+            api,
+            runs,
+            namespace,
+            lambda view: api.post(run_path(view, "/stop"), body, uid=view["uid"]),
+            everything=found,
+        )

@@ -48,7 +48,7 @@ def command(cli: Cli, /, runs: tuple[str, ...], namespace: str | None, **options
 
     def change(view: View) -> Any:
         try:
-            return api.patch(run_path(view), body)
+            return api.patch(run_path(view), body, uid=view["uid"])
         except InvalidInput as error:
             raise in_words(error, lambda name: f"--{name.replace('_', '-')}") from None
 
