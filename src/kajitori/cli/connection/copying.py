@@ -14,6 +14,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -201,13 +202,16 @@ def copy_in(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN) 
     packing = _Packing(path, name, meter, SparseArchive if "sparse" in words_found else tarfile.TarFile)
     thread = threading.Thread(target=packing.run, args=(writer,), name="pack", daemon=True)
     thread.start()
+    failure: CopyFailed | None = None
     try:
         _run(execute, words, stdin=reader, stdout=io.BytesIO())
+    except CopyFailed as error:
+        failure = error
     finally:
         os.close(reader)
         thread.join()
-    if packing.error is not None:
-        raise packing.error
+    if (cause := packing.error or failure) is not None:
+        raise cause
     return packing.left_out
 
 
@@ -250,8 +254,11 @@ class _Packing:
                 archive.add(self.source, self.name, filter=self._as_root)
         except BrokenPipeError:
             return  # the member's tar ended first, and says why
-        except OSError as error:
-            self.error = InvalidInput.one("SOURCE", f"{error.filename} can't be read: {error.strerror}")
+        except OSError as error:  # tarfile's own has no name: a file became shorter
+            name, why = error.filename or self.source, error.strerror or error
+            self.error = InvalidInput.one("SOURCE", f"{name} can't be read: {why}")
+        except Exception as error:  # an archive without its end may be taken for a whole one
+            self.error = CopyFailed(f"{self.source} can't be packed: {error}")
 
     def _as_root(self, member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         member.uid = member.gid = 0
@@ -295,6 +302,8 @@ class _Unpacking:
             )
         except KajitoriError as error:
             self.error = error
+        except Exception as error:  # else half a copy would count as a whole one
+            self.error = CopyFailed(f"the archive that the member sent can't be unpacked: {error}")
         finally:
             stream.close()
 
@@ -385,7 +394,8 @@ class _Unpacking:
                 else:
                     copy_parts(content, file, parts, member.size)
             part.chmod(member.mode & _MODES)
-            os.utime(part, (member.mtime, member.mtime))
+            with suppress(OverflowError):  # a time that this machine does not have
+                os.utime(part, (member.mtime, member.mtime))
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)

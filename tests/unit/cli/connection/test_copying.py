@@ -350,6 +350,37 @@ def test_holes_of_files_do_not_travel_if_the_members_tar_knows_them(
     assert meter.moved_bytes < HOLE if knows_holes else meter.moved_bytes > 4 * HOLE
 
 
+def test_a_copy_that_broke_off_for_any_reason_is_an_error(
+    member: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that ended with a traceback left half a copy behind, and exit code 0. A time that no file may have is
+    left out."""
+    strange = entry("x/a")
+    strange.pax_headers = {"mtime": "1e300"}
+    assert copy_out(sender((strange, b"1"), (entry("x/b"), b"2")), "/x", "target") == []
+    assert tree(folder) == {"target/a": "1", "target/b": "2"}
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("of another kind")
+
+    monkeypatch.setattr(Path, "chmod", fail)
+    with pytest.raises(CopyFailed, match="of another kind"):
+        copy_out(sender((entry("x/a"), b"1")), "/x", "target")
+    monkeypatch.setattr(tarfile.TarFile, "addfile", fail)
+    with pytest.raises(CopyFailed, match="of another kind"):
+        copy_in(execute, "target", str(member))
+
+
+def test_a_file_that_becomes_shorter_while_it_is_copied_is_named(
+    member: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message was `None can't be read: None`."""
+    (folder / "a").write_text("whole")
+    monkeypatch.setattr(tarfile.TarInfo, "size", property(lambda _: 9, lambda *_: None), raising=False)
+    with pytest.raises(InvalidInput, match=r"a can't be read: unexpected end of data"):
+        copy_in(execute, "a", str(member))
+
+
 def test_a_wrong_table_of_holes_is_an_error(folder: Path) -> None:
     """The archive of a member is not trusted."""
     wrong = entry("GNUSparseFile.0/model")
