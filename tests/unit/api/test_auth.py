@@ -53,6 +53,25 @@ async def test_requests_without_valid_credentials_are_refused(world: World, head
     assert response.json()["hint"]
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/runs", {"host": "["}, 401),
+        ("/nowhere", {"host": "[::1"}, 404),
+        ("/v1/runs", {"origin": "http://[", "cookie": "__Host-kaji-0=x"}, 403),
+        ("/v1/runs", {"origin": "http://[", "cookie": "__Host-kaji-0=x", "host": "["}, 403),
+        ("/sign-in/start", {"host": "["}, 404),
+    ],
+)
+async def test_addresses_in_headers_that_are_none_are_no_bugs(
+    world: World, path: str, headers: dict[str, str], status: int
+) -> None:
+    """Anybody could write a traceback into the server's log with each request."""
+    del world.http.headers["Authorization"]
+    response = await world.http.get(path, headers=headers)
+    assert response.status_code == status, response.text
+
+
 @pytest.mark.parametrize("path", ["/v1/nodes/g1/telemetry/questions?hold=99", "/v1/runs?limit=nonsense"])
 async def test_parameters_are_judged_only_once_it_is_known_who_calls(world: World, path: str) -> None:
     del world.http.headers["Authorization"]

@@ -16,7 +16,14 @@ def is_same_origin(headers: Mapping[str, str], method: str, *, host: str, is_web
     """
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if origin is not None:
-        return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
+        return bool(host) and _host_of(origin) == host.lower()
     if site is not None:
         return site in ("same-origin", "none")
     return method in SAFE_METHODS and not is_websocket
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None

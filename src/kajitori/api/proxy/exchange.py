@@ -10,12 +10,14 @@ from typing import Any
 import h11
 from starlette.types import Receive, Scope, Send
 
-from kajitori.api.programs.connections import TUNNEL, Connection, Connections, Duplex, PortOfPod, Tunnel
+from kajitori.api.programs.connections import TUNNEL, BrokenAnswer, Connection, Connections, Duplex, PortOfPod, Tunnel
 from kajitori.api.proxy.websockets import pass_bytes
 from kajitori.core.proxy.headers import Forwarding, to_browser, to_program
 from kajitori.errors import KajitoriError
 
 SWITCHING = 101
+LAST_STATUS = 599
+"""Largest status of an answer (RFC 9110, section 15)."""
 
 Head = h11.Response | h11.InformationalResponse
 
@@ -62,7 +64,7 @@ class Exchange:
                 if not work.done():
                     work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
-                if self._tunnel is not None:
+                if self._tunnel is not None and self.began:  # else the answer is to say why
                     self._tunnel.close()
         if not work.cancelled():
             work.result()
@@ -135,6 +137,8 @@ class Exchange:
                 is_open = False
 
     async def _answer(self, connection: Connection, head: Head) -> None:
+        if head.status_code > LAST_STATUS:
+            raise BrokenAnswer(f"the program's answer has the status {head.status_code}, which HTTP does not know")
         headers = [(name.lower(), value) for name, value in head.headers]
         if any(name == b"transfer-encoding" for name, _ in headers):
             headers = [(name, value) for name, value in headers if name != b"content-length"]

@@ -44,12 +44,14 @@ BODY_BYTES = 12 << 20
 """Longest body of a request: the largest value that policy may allow, in base64."""
 MAX_ADDED = 10_000
 """Most calls in one request."""
+MAX_NUMBER = 2**53 - 1
+"""Largest number of a call, of an item or of a place in the log: every JSON reader knows it exactly."""
 
 
 class CallsRequest(Document):
     """Calls to add. Adding the same numbers again changes nothing, so a request may be repeated."""
 
-    first: int = Field(default=0, ge=0)
+    first: int = Field(default=0, ge=0, le=MAX_NUMBER)
     """Number of the first of these calls. Calls are numbered from 0, without gaps."""
     arguments: list[str] = Field(default_factory=list, max_length=MAX_ADDED)
     """Pickled arguments of each call in base64."""
@@ -64,10 +66,10 @@ class CallsRequest(Document):
 class WorkerOutcome(Document):
     """The outcome of a call."""
 
-    call: int = Field(ge=0)
+    call: int = Field(ge=0, le=MAX_NUMBER)
     kind: str = Field(pattern="^(value|error|item|end)$")
     """value, error, item (of a generator that goes on) or end (of a generator)."""
-    part: int = Field(default=0, ge=0)
+    part: int = Field(default=0, ge=0, le=MAX_NUMBER)
     """Number of the item."""
     value: str = ""
     """The pickled value in base64."""
@@ -76,12 +78,12 @@ class WorkerOutcome(Document):
 class WorkRequest(Document):
     """A worker hands in outcomes and asks for calls."""
 
-    rank: int = Field(ge=0)
-    attempt: int = Field(ge=0)
+    rank: int = Field(ge=0, le=99_999)
+    attempt: int = Field(ge=0, le=10**9)
     process: str = Field(min_length=1, max_length=64)
     """A random word that another process of the member does not have."""
     outcomes: list[WorkerOutcome] = Field(default_factory=list, max_length=MAX_ADDED)
-    want: int = Field(default=0, ge=0)
+    want: int = Field(default=0, ge=0, le=MAX_NUMBER)
     """Most calls that it takes. 0: it still has some."""
     doing: list[int] = Field(default_factory=list, max_length=MAX_ADDED)
     """Calls that it has taken and not handed in: the answer names those that have ended meanwhile."""
@@ -90,7 +92,7 @@ class WorkRequest(Document):
 
 
 class OutcomeParameters(Parameters):
-    after: int = Field(default=0, ge=0)
+    after: int = Field(default=0, ge=0, le=MAX_NUMBER)
     """`next` of the answer before; 0 for all outcomes."""
     wait: float = Field(default=0, ge=0, le=LONGEST_WAIT_SECONDS)
     """Seconds to wait for new outcomes."""

@@ -235,15 +235,19 @@ class TunnelProtocol(Tunnel):
     async def _refuse(self, message: Message) -> None:
         if message["type"].endswith("http.response.start"):
             kept = [(name, value) for name, value in message["headers"] if name.lower() != b"connection"]
-            await self.write(_head(HTTPStatus(message["status"]), [*kept, (b"connection", b"close")]))
+            await self.write(_head(message["status"], [*kept, (b"connection", b"close")]))
         elif message["type"] == "websocket.close":
             await self.write(_head(HTTPStatus.FORBIDDEN, [(b"content-length", b"0"), (b"connection", b"close")]))
         elif message.get("body"):
             await self.write(message["body"])
 
 
-def _head(status: HTTPStatus, headers: list[tuple[bytes, bytes]]) -> bytes:
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *(name + b": " + value for name, value in headers)]
+_STATUSES = frozenset(HTTPStatus)
+
+
+def _head(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+    phrase = HTTPStatus(status).phrase if status in _STATUSES else ""  # programs have statuses of their own
+    lines = [f"HTTP/1.1 {status} {phrase}".encode(), *(name + b": " + value for name, value in headers)]
     return b"\r\n".join([*lines, b"", b""])
 
 

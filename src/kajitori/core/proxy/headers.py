@@ -176,7 +176,10 @@ def _with_prefix(location: str, forwarding: Forwarding) -> str:
     prefix = forwarding.prefix
     if not prefix:
         return location
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError:  # the browser is to judge what is no address
+        return location
     is_own = not parts.netloc or parts.netloc.lower() == forwarding.host.lower()
     if not is_own or not parts.path.startswith("/") or parts.path == prefix or parts.path.startswith(f"{prefix}/"):
         return location

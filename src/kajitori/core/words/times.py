@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+_FIRST = datetime(1, 1, 2, tzinfo=UTC).timestamp()
 _LAST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 def format_time(moment: datetime) -> str:
     """Format a time as `2026-11-21T10:00:00Z`; fractions of a second are dropped."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat()}Z"
 
 
 def time_at(seconds: float) -> datetime:
-    """Return the time at these seconds since 1970, at most the last day that `datetime` supports. Sums of many long
-    limits can exceed that."""
-    return datetime.fromtimestamp(min(seconds, _LAST), UTC)
+    """Return the time at these seconds since 1970, between the second and the last day that `datetime` supports.
+
+    Sums of many long limits can exceed that, and a time near the year 1 with an offset is before it in UTC."""
+    return datetime.fromtimestamp(max(_FIRST, min(seconds, _LAST)), UTC)
 
 
 def parse_time(text: str) -> datetime | None:

@@ -107,6 +107,10 @@ class Program:
                 await response.write(b"first")
                 await asyncio.Event().wait()
                 return response
+            case "strange":
+                return web.Response(status=799, headers={"Location": "http://[broken"})
+            case "broken":
+                return web.Response(status=302, headers={"Location": "http://[broken"})
             case "away":
                 raise web.HTTPFound("/elsewhere")
         response = web.Response(text=request.raw_path, headers={"Strict-Transport-Security": "max-age=9"})
@@ -401,6 +405,20 @@ async def test_the_proxy_adds_a_notebooks_token(scene: Scene) -> None:
         f"{scene.server.url}/v1/runs/team/lab/notebook", headers={"Authorization": "Bearer eve"}
     )
     assert refused.status_code == 403
+
+
+async def test_strange_answers_of_programs_are_no_bugs(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """A status that HTTP does not know and an address that is none were bugs of the server, with a traceback in its
+    log for each request."""
+    place = f"{scene.server.url}/proxy/team/plain/8888"
+    answer = await scene.http.get(f"{place}/strange", headers=ada())
+    assert (answer.status_code, "799" in answer.text) == (502, True)
+    answer = await scene.http.get(f"{place}/broken", headers=ada())
+    assert (answer.status_code, answer.headers["location"]) == (302, "http://[broken")
+    with pytest.raises(InvalidStatus) as refused:
+        await dial(scene, scene.server.url, ada(), path="/proxy/team/plain/8888/strange")
+    assert refused.value.response.status_code == 502
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_large_bodies_pass_both_ways(scene: Scene) -> None:

@@ -129,3 +129,20 @@ async def test_only_who_began_the_calls_adds_more(ready: World) -> None:
     for token in ("", "0" * 64):
         refused = await ready.http.post(PATH, json={"first": 4, "arguments": [b64("x")], "token": token})
         assert refused.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"rank": 1 << 70},
+        {"attempt": 1 << 70},
+        {"outcomes": [{"call": 0, "kind": "item", "part": 1 << 70}]},
+        {"outcomes": [{"call": 1 << 70, "kind": "value"}]},
+    ],
+)
+async def test_numbers_that_no_log_can_hold_are_refused(ready: World, asked: dict[str, Any]) -> None:
+    """They were bugs of the server: the entry could not be written, nor the answer."""
+    body = {"rank": 0, "attempt": 1, "process": "x", **asked}
+    answer = await ready.http.post(WORK, json=body, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 422, answer.text
+    assert (await ready.http.get(PATH, params={"after": 1 << 70})).status_code == 422
