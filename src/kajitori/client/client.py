@@ -377,8 +377,7 @@ class Client:
         words = split_command(command)
         view = _key(self._resolve_run(run).state)
         with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs an event loop already
-            code, stdout, stderr = thread.submit(asyncio.run, output_of(self.target, view, words, rank)).result()
-        return CommandOutput(exit_code=code, stdout=stdout, stderr=stderr)
+            return thread.submit(asyncio.run, output_of(self.target, view, words, rank)).result()
 
     def stop(self, run: Run | str, grace: str | None = None) -> Run:
         """Ask a run to stop and return it; its checkpoint is kept. `grace` (`"5m"`) replaces the run's own."""

@@ -272,9 +272,9 @@ def test_answers_of_a_server_of_another_version_are_read_or_named() -> None:
 def test_exec_returns_what_a_command_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in a thread with a running event loop, as a notebook's is."""
 
-    async def output_of(target: Target, run: Any, command: Sequence[str], rank: int) -> tuple[int, bytes, bytes]:
+    async def output_of(target: Target, run: Any, command: Sequence[str], rank: int) -> models.CommandOutput:
         assert (run["name"], list(command), rank) == ("gpt", ["echo", "a b"], 1)
-        return 3, b"a b\n", b"oops"
+        return models.CommandOutput(exit_code=3, stdout=b"a b\n", stderr=b"oops")
 
     monkeypatch.setattr("kajitori.client.members.streams.output_of", output_of)
     client = client_of(FakeWebApi(runs=RUNS))

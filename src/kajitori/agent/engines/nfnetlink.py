@@ -12,6 +12,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from types import TracebackType
+from typing import NamedTuple
 
 from kajitori.errors import Unavailable, Unsupported
 
@@ -101,16 +102,16 @@ class NfTables:
         """Return a table's named counters as (name, handle, bytes, packets). A handle is unique in its table."""
         wanted = _packed_attribute(_TABLE, table) + _packed_attribute(_OBJECT_TYPE, _NUMBER.pack(_COUNTER))
         found = []
-        layouts: dict[int, tuple[int, int, int, int]] = {}
+        layouts: dict[int, _CounterLayout] = {}
         long = _LONG.unpack_from
         for message in self._dump(_GET_OBJECT, family, wanted):
             layout = layouts.get(len(message))  # thousands have the same layout: parse one of each length
             if layout is None:
                 layout = layouts[len(message)] = _counter_layout(message)
-            name, handle, size, packets = layout
-            (length,) = _LENGTH.unpack_from(message, name - 4)
-            text = str(message[name : name + length - 5], "ascii")
-            found.append((text, long(message, handle)[0], long(message, size)[0], long(message, packets)[0]))
+            (length,) = _LENGTH.unpack_from(message, layout.name - 4)
+            name = str(message[layout.name : layout.name + length - 5], "ascii")
+            handle, size, packets = (long(message, place)[0] for place in layout[1:])
+            found.append((name, handle, size, packets))
         return found
 
     def _names_in_table(self, what: int, family: int, table: str, attribute: int) -> list[str]:
@@ -187,9 +188,17 @@ def _decoded_text(value: memoryview) -> str:
     return str(value[:-1], "ascii", "replace")
 
 
-def _counter_layout(message: memoryview) -> tuple[int, int, int, int]:
-    """Return the offsets of name, handle, bytes and packets in a counter's message."""
+class _CounterLayout(NamedTuple):
+    """Offsets in the message of a counter."""
+
+    name: int
+    handle: int
+    bytes: int
+    packets: int
+
+
+def _counter_layout(message: memoryview) -> _CounterLayout:
     outer = {number: (start, end) for number, start, end in _attribute_places(message, _BODY, len(message))}
     inner = {number: start for number, start, _ in _attribute_places(message, *outer[_OBJECT_DATA])}
     name, handle = outer[_OBJECT_NAME][0], outer[_OBJECT_HANDLE][0]
-    return name, handle, inner[_COUNTER_BYTES], inner[_COUNTER_PACKETS]
+    return _CounterLayout(name, handle, inner[_COUNTER_BYTES], inner[_COUNTER_PACKETS])

@@ -22,6 +22,7 @@ from websockets.typing import Subprotocol
 
 from kajitori.client.connection import Response, proxy_for
 from kajitori.client.members.tunnel_wire import TunnelConnection
+from kajitori.client.models import CommandOutput
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.client.web_api import error_of, run_path
@@ -213,15 +214,15 @@ async def running(target: Target, url: str) -> AsyncIterator[CommandStream]:
     await socket.close()
 
 
-async def output_of(target: Target, run: View, command: Sequence[str], rank: int) -> tuple[int, bytes, bytes]:
-    """Run a command in a member and return its exit code, standard output and standard error; errors as for
-    `running`."""
+async def output_of(target: Target, run: View, command: Sequence[str], rank: int) -> CommandOutput:
+    """Run a command in a member and return what it printed; errors as for `running`."""
     found = {Channel.STDOUT: bytearray(), Channel.STDERR: bytearray()}
     async with running(target, command_url(target, run, command, rank=rank)) as stream:
         async for channel, data in stream.output():
             found[channel] += data
         assert stream.exit_code is not None
-        return stream.exit_code, bytes(found[Channel.STDOUT]), bytes(found[Channel.STDERR])
+        stdout, stderr = bytes(found[Channel.STDOUT]), bytes(found[Channel.STDERR])
+        return CommandOutput(exit_code=stream.exit_code, stdout=stdout, stderr=stderr)
 
 
 @asynccontextmanager

@@ -1,5 +1,5 @@
-"""An index of a log's lines: the line number and byte offset at some of its times. With it a line is found by number or
-time without reading the log from its beginning."""
+"""An index of a log's lines: the line number and byte offset at some of its times. With it a line is found by number
+without reading the log from its beginning."""
 
 from __future__ import annotations
 
@@ -56,13 +56,6 @@ class LineIndex(msgspec.Struct):
     def before_line(self, line: int) -> Entry | None:
         """Return the last entry at or before this line, counted from 0; None if there is none."""
         place = bisect_right(self.entries, line, key=lambda entry: entry.line)
-        return self.entries[place - 1] if place else None
-
-    def before_time(self, time: str) -> Entry | None:
-        """Return the last entry before this time; None if there is none."""
-        place = bisect_right(self.entries, time[:SECOND], key=lambda entry: entry.time)
-        while place and self.entries[place - 1].time >= time[:SECOND]:
-            place -= 1
         return self.entries[place - 1] if place else None
 
     def _add_entry(self, block: bytes, stored: bytes) -> None:

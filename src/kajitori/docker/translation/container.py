@@ -22,7 +22,6 @@ BUILT_IN_NETWORKS = ("bridge", "host", "none")
 """Networks that each engine of Docker has. In them no container finds another by name."""
 
 NO_TIME = "0001-01-01T00:00:00Z"
-ID_LENGTH, SHORT_ID_LENGTH = 64, 12
 
 KILLED, TERMINATED = 137, 143
 """Exit codes of a program that ended by SIGKILL and by SIGTERM."""

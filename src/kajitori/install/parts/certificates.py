@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from kajitori.configuration import x509
 from kajitori.install.parts.objects import Object, made
@@ -52,15 +53,15 @@ def issue(
     it.
     """
     changes = []
-    signs, signs_key, trusted, is_new = _authority_of(now, before)
-    if is_new:
+    signing = _authority_of(now, before)
+    if signing.is_new:
         changes.append("a new authority: " + (_authority_fault(before, now)))
-    issuer, issuer_key = signs, signs_key
-    if is_new and before is not None and _authority_left(before, now) > timedelta(days=x509.LEAF_DAYS):
+    issuer, issuer_key = signing.certificate, signing.key
+    if signing.is_new and before is not None and _authority_left(before, now) > timedelta(days=x509.LEAF_DAYS):
         issuer, issuer_key = x509.load_pair(before.authority.certificate, before.authority.key)
 
     def renewed(old: Pair, wanted: tuple[str, ...], what: str) -> Pair:
-        fault = _leaf_fault(old, wanted, now, None if is_new else signs)
+        fault = _leaf_fault(old, wanted, now, None if signing.is_new else signing.certificate)
         if not fault:
             return old
         changes.append(f"{what}: {fault}")
@@ -72,12 +73,22 @@ def issue(
     of_agents = before.agents if before is not None else Pair()
     if agents:
         of_agents = renewed(of_agents, agents, "a new certificate of agents")
-    authority = Pair(x509.certificate_pem(signs), x509.key_pem(signs_key))
-    return Issued(authority, trusted, parts, of_agents, tuple(changes))
+    authority = Pair(x509.certificate_pem(signing.certificate), x509.key_pem(signing.key))
+    return Issued(authority, signing.trusted, parts, of_agents, tuple(changes))
 
 
-def _authority_of(now: datetime, before: Issued | None) -> tuple[x509.Certificate, x509.Key, bytes, bool]:
-    """Return the authority that signs, its key, all trusted certificates, and whether it is new."""
+class _Authority(NamedTuple):
+    """The authority that signs from now on."""
+
+    certificate: x509.Certificate
+    key: x509.Key
+    trusted: bytes
+    """All certificates that clients trust (PEM)."""
+    is_new: bool
+
+
+def _authority_of(now: datetime, before: Issued | None) -> _Authority:
+    """Return the authority of `before` if it is valid for long enough, else a new one."""
     if before is not None:
         try:
             kept, key = x509.load_pair(before.authority.certificate, before.authority.key)
@@ -85,11 +96,11 @@ def _authority_of(now: datetime, before: Issued | None) -> tuple[x509.Certificat
             pass
         else:
             if _authority_left(before, now) > timedelta(days=AUTHORITY_RENEW_DAYS):
-                return kept, key, before.trusted or before.authority.certificate, False
+                return _Authority(kept, key, before.trusted or before.authority.certificate, is_new=False)
     new_key = x509.new_key()
     new = x509.authority(new_key, now)
     old = before.trusted or before.authority.certificate if before is not None else b""
-    return new, new_key, x509.certificate_pem(new) + _still_valid(old, now), True
+    return _Authority(new, new_key, x509.certificate_pem(new) + _still_valid(old, now), is_new=True)
 
 
 def _still_valid(bundle: bytes, now: datetime) -> bytes:

@@ -60,21 +60,6 @@ def entries_at(*seconds: int) -> LineIndex:
     return LineIndex(entries=entries)
 
 
-def test_a_line_is_found_by_time() -> None:
-    """Lines of the same second may precede the entry, so it is not one of this second."""
-    index = entries_at(5, 8, 8, 9)
-    times = {second: index.before_time(f"2026-11-21T10:00:{second:02}.5Z") for second in (4, 5, 6, 8, 9, 10)}
-    assert {second: found and found.line for second, found in times.items()} == {
-        4: None,
-        5: None,
-        6: 10,
-        8: 10,
-        9: 30,
-        10: 40,
-    }
-    assert LineIndex().before_time("2026-11-21T10:00:00Z") is None
-
-
 def test_a_line_before_the_first_entry_is_not_found_by_number() -> None:
     index = entries_at(5, 8)
     assert [index.before_line(number) for number in (0, 9)] == [None, None]

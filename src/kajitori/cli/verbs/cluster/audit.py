@@ -13,7 +13,7 @@ from kajitori.cli.process_options import FILE, kubeconfig_options
 from kajitori.cli.terminal import echo, heading, say
 
 if TYPE_CHECKING:
-    from kajitori.core.protection.api_clients import Growing
+    from kajitori.core.protection.api_clients import Growing, Report
     from kajitori.entrypoints.audit import Audit
 
 
@@ -154,17 +154,7 @@ def _print(cli: Cli, found: Audit) -> None:
         span = human_duration(found.log.seconds)
         echo(f"{found.log.requests} requests in {span}, by {plural(len(found.log.uses), 'client')}.")
     if report.growing:
-        heading(f"On every node ({plural(report.nodes, 'node')} now)")
-        columns = [Column("CLIENT"), Column("INSTANCES", right=True), Column("REQUESTS/MIN EACH", right=True)]
-        columns += [
-            Column("WATCHES EACH", right=True),
-            Column(f"AT {report.planned_nodes} NODES"),
-            Column("IS TOLD ALL", flexible=True),
-        ]
-        print_table(cli, columns, [_row(client) for client in report.growing], cut=False)
-        for client in report.growing:
-            for fix in client.fixes:
-                echo(f"  {client.client}: {fix}")
+        _print_growing(cli, report)
     elif found.log is not None:
         echo("No client of this log is on every node.")
     if report.largest:
@@ -196,6 +186,24 @@ def _print(cli: Cli, found: Audit) -> None:
         echo("\nWho asks for what, and how often, tells only an audit log: --audit-log FILE.")
     for note in found.notes:
         say(f"note: {note}")
+
+
+def _print_growing(cli: Cli, report: Report) -> None:
+    """Print the clients that are on every node, so that their load grows with the cluster, and what helps."""
+    from kajitori.cli.printing.output import Column, print_table
+    from kajitori.cli.words.runs import plural
+
+    heading(f"On every node ({plural(report.nodes, 'node')} now)")
+    columns = [Column("CLIENT"), Column("INSTANCES", right=True), Column("REQUESTS/MIN EACH", right=True)]
+    columns += [
+        Column("WATCHES EACH", right=True),
+        Column(f"AT {report.planned_nodes} NODES"),
+        Column("IS TOLD ALL", flexible=True),
+    ]
+    print_table(cli, columns, [_row(client) for client in report.growing], cut=False)
+    for client in report.growing:
+        for fix in client.fixes:
+            echo(f"  {client.client}: {fix}")
 
 
 def _row(each: Growing) -> list[str]:

@@ -12,6 +12,7 @@ from kajitori.cli.terminal import echo, echo_data, say
 
 if TYPE_CHECKING:
     from kajitori.cli.network.check import Found
+    from kajitori.core.network.hubs.probes import Place
     from kajitori.core.network.registry.model import Networks
 
 
@@ -213,23 +214,17 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
     was found, and its own address. On the hub and on NAT hosts it also compares rules, routes and forwarding with what
     was rendered, and shows what was dropped. Exits with 1 if anything is not as expected.
     """
-    from kajitori.cli.network.check import dropped, look_at_host, own_addresses, rendered_for, try_all
+    from dataclasses import asdict
+
+    from kajitori.cli.network.check import dropped, look_at_host, rendered_for, try_all
     from kajitori.cli.printing.output import print_document
-    from kajitori.core.network.hubs.probes import landmarks, place_named, place_of, probes
+    from kajitori.core.network.hubs.probes import place_named, probes
     from kajitori.errors import InvalidInput
 
     if not 0 < wait <= 60:
         raise InvalidInput.one("--wait", f"{wait:g} seconds", value=f"{wait:g}", hint="above 0, at most 60")
     networks = read_networks(file) if file is not None else _registry_of_server(cli)
-    if place is not None:
-        position = place_named(networks, place)
-    else:
-        own = own_addresses(landmarks(networks))
-        position = place_of(networks, own)
-        if position.kind == "elsewhere" and networks.clusters:
-            addresses = ", ".join(sorted(str(address) for address in own)) or "none that leads to a cluster"
-            message = f"the registry does not know where this is (own addresses: {addresses})"
-            raise InvalidInput.one("--from", message, hint="name it; from elsewhere nothing may be reached")
+    position = place_named(networks, place) if place is not None else _own_place(networks)
     tries = probes(networks, position)
     rendered = rendered_for(networks, position)
     if not tries and rendered is None:
@@ -239,16 +234,7 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
     wrong = sum(not check.right for check in found)
     refused = dropped(rendered) if rendered is not None else {}
     if output is not None:
-        items = [
-            {
-                "where": check.where,
-                "what": check.what,
-                "expected": check.expected,
-                "found": check.found,
-                "right": check.right,
-            }
-            for check in found
-        ]
+        items = [asdict(check) for check in found]
         document = {"from": {"kind": position.kind, "name": position.name}, "right": not wrong, "items": items}
         print_document(document | {"dropped": refused}, output)
     else:
@@ -256,6 +242,21 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
         for name, packets in refused.items():
             echo(f"Dropped since the rules came: {packets:,} {name}")
     return 1 if wrong else 0
+
+
+def _own_place(networks: Networks) -> Place:
+    """Return the place of this machine in the registry. Raises InvalidInput if the registry does not know it."""
+    from kajitori.cli.network.check import own_addresses
+    from kajitori.core.network.hubs.probes import landmarks, place_of
+    from kajitori.errors import InvalidInput
+
+    own = own_addresses(landmarks(networks))
+    position = place_of(networks, own)
+    if position.kind == "elsewhere" and networks.clusters:
+        addresses = ", ".join(sorted(str(address) for address in own)) or "none that leads to a cluster"
+        message = f"the registry does not know where this is (own addresses: {addresses})"
+        raise InvalidInput.one("--from", message, hint="name it; from elsewhere nothing may be reached")
+    return position
 
 
 @command.command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -77,9 +78,8 @@ def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
 
 
 def _describe(cli: Cli, node: dict[str, Any]) -> None:
-    from kajitori.cli.printing.output import Column, print_pairs, print_table
-    from kajitori.cli.words.runs import age, cpu_words
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.cli.printing.output import print_pairs
+    from kajitori.cli.words.runs import age
 
     created = age(node.get("createdAt"), cli.now())
     print_pairs(
@@ -102,15 +102,29 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
         )
     )
     if health := node.get("health"):
-        heading("Health")
-        rows = []
-        for entry in reversed(health):
-            rows.append([entry["at"], entry["says"]])
-            rows += [["", line] for line in entry.get("evidence", ())[1:]]
-        print_table(cli, [Column("WHEN"), Column("WHAT", flexible=True)], rows, cut=False, indent=2)
-    members = node.get("members") or ()
-    if not members:
-        return
+        _print_health(cli, health)
+    if members := node.get("members"):
+        _print_members(cli, members)
+
+
+def _print_health(cli: Cli, health: Sequence[Mapping[str, Any]]) -> None:
+    """Print how the node left the pool and came back, the newest entry first."""
+    from kajitori.cli.printing.output import Column, print_table
+
+    heading("Health")
+    rows = []
+    for entry in reversed(health):
+        rows.append([entry["at"], entry["says"]])
+        rows += [["", line] for line in entry.get("evidence", ())[1:]]
+    print_table(cli, [Column("WHEN"), Column("WHAT", flexible=True)], rows, cut=False, indent=2)
+
+
+def _print_members(cli: Cli, members: Sequence[Mapping[str, Any]]) -> None:
+    """Print who uses the node: members of runs, and Pods of other programs."""
+    from kajitori.cli.printing.output import Column, print_table
+    from kajitori.cli.words.runs import age, cpu_words
+    from kajitori.core.words.quantities import round_memory
+
     heading("Used by")
     columns = [Column("RUN"), Column("RANK", right=True), Column("OWNER"), Column("GPUS", right=True)]
     columns += [Column("CPU", right=True), Column("MEMORY", right=True), Column("SINCE"), Column("POD", flexible=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,9 @@ from kajitori.cli.options import (
     output_option,
     server_options,
 )
+
+if TYPE_CHECKING:
+    from kajitori.errors import Fault
 
 
 @click.group(epilog="\b\nExample:\n  kaji secret create wandb WANDB_API_KEY    # asks for its value")
@@ -87,53 +90,77 @@ def create(
 
 def _values(keys: tuple[str, ...], files: tuple[str, ...], env_files: tuple[str, ...]) -> dict[str, bytes]:
     """Return the given values by key. Raises InvalidInput and UsageError, which never contain a value."""
-    from kajitori.errors import Fault, InvalidInput
+    from kajitori.errors import Fault
 
-    faults: list[Fault] = []
-    found: dict[str, bytes] = {}
-
-    def take(source: str, key: str, value: bytes) -> None:
-        if key in found:
-            faults.append(Fault(source, f"the key {key} is given twice", hint="give it once"))
-        found[key] = value
-
+    given = _GivenValues()
     for word in files:
+        given.add_file(word)
+    for path in env_files:
+        given.add_env_file(path)
+    for key in keys:
+        if "=" in key:
+            message = f"the value of {key.partition('=')[0]} stands on the command line, where others can read it"
+            hint = "name the key alone; its value is asked for, or read from stdin"
+            given.faults.append(Fault("KEY", message, hint=hint))
+    given.raise_faults()
+    for key, value in _read(keys).items():
+        given.add("KEY", key, value)
+    given.raise_faults()
+    if not given.values:
+        raise click.UsageError("name a KEY, --from-file or --env-file: a secret holds at least one value")
+    return given.values
+
+
+class _GivenValues:
+    """Values of a secret by key, and the faults of the options that gave them."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.faults: list[Fault] = []
+
+    def raise_faults(self) -> None:
+        """Raise InvalidInput with all faults, if there are any."""
+        from kajitori.errors import InvalidInput
+
+        if self.faults:
+            raise InvalidInput(self.faults)
+
+    def add(self, source: str, key: str, value: bytes) -> None:
+        """Add a value; `source` is the option that gave it."""
+        if key in self.values:
+            self._add_fault(source, f"the key {key} is given twice", "give it once")
+        self.values[key] = value
+
+    def add_file(self, word: str) -> None:
+        """Add the content of a file that is given as `KEY=PATH` or `PATH`."""
         key, equals, path = word.partition("=")
         path = path if equals else word
         try:
             content = sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
         except OSError as error:
-            faults.append(Fault("--from-file", f"{path} can't be read: {error.strerror}", path, "check the path"))
+            self._add_fault("--from-file", f"{path} can't be read: {error.strerror}", "check the path", path)
         else:
-            take("--from-file", key if equals else Path(path).name, content)
-    for path in env_files:
+            self.add("--from-file", key if equals else Path(path).name, content)
+
+    def add_env_file(self, path: str) -> None:
+        """Add the values in a file with lines `NAME=value`."""
         try:
             lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-            faults.append(Fault("--env-file", f"{path} can't be read: {why}", path, "check the path"))
-            continue
+            self._add_fault("--env-file", f"{path} can't be read: {why}", "check the path", path)
+            return
         for number, line in enumerate(lines, start=1):
             key, equals, text = line.strip().partition("=")
             if equals and key:
-                take("--env-file", key, text.encode())
+                self.add("--env-file", key, text.encode())
             elif key and not key.startswith("#"):
-                faults.append(
-                    Fault(f"--env-file {path}:{number}", "the line is no NAME=value", hint="write NAME=value")
-                )
-    for key in keys:
-        if "=" in key:
-            message = f"the value of {key.partition('=')[0]} stands on the command line, where others can read it"
-            faults.append(Fault("KEY", message, hint="name the key alone; its value is asked for, or read from stdin"))
-    if faults:
-        raise InvalidInput(faults)
-    for key, value in _read(keys).items():
-        take("KEY", key, value)
-    if faults:
-        raise InvalidInput(faults)
-    if not found:
-        raise click.UsageError("name a KEY, --from-file or --env-file: a secret holds at least one value")
-    return found
+                self._add_fault(f"--env-file {path}:{number}", "the line is no NAME=value", "write NAME=value")
+
+    def _add_fault(self, source: str, message: str, hint: str, value: str = "") -> None:
+        from kajitori.errors import Fault
+
+        self.faults.append(Fault(source, message, value, hint))
 
 
 def _read(keys: tuple[str, ...]) -> dict[str, bytes]:

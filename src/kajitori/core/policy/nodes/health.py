@@ -142,7 +142,7 @@ class Preflight(Document):
     pool."""
 
     @model_validator(mode="after")
-    def _says_what_to_run(self) -> Preflight:
+    def _check_program(self) -> Preflight:
         if self.image is None and self.command:
             raise FieldError("command needs image", "set image to the one that contains the command")
         if self.shm_bytes is not None and self.shm_bytes > self.memory_bytes:

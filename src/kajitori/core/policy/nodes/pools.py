@@ -96,7 +96,7 @@ class NodePool(Document):
     """Upper limit of this pause."""
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> NodePool:
+    def _check_fields_together(self) -> NodePool:
         twice = sorted(self.labels.keys() & self.node_selector.keys())
         if twice:
             raise FieldError(f"{twice[0]} is in both labels and nodeSelector", "leave it out of labels")

@@ -36,7 +36,7 @@ class Guarantee(Document):
     """Number of whole nodes, for runs that do not share their nodes with other runs."""
 
     @model_validator(mode="after")
-    def _of_something(self) -> Guarantee:
+    def _check_amounts(self) -> Guarantee:
         if self.amounts == (None, None, None, None):
             message = f"the guarantee of {self.namespace} has no amounts"
             raise FieldError(message, "set at least one of gpus, cpu, memory and nodes")

@@ -61,12 +61,11 @@ def read_draft(document: object) -> Draft:
         faults = error.faults
     if not isinstance(document, Mapping):
         return Draft(None, faults)
-    spec, unread, places = _readable_part(document)
-    return Draft(spec, faults, unread, places)
+    return _readable_part(document, faults)
 
 
-def _readable_part(document: Mapping[str, Any]) -> tuple[RunSpec | None, frozenset[str], dict[str, tuple[int, ...]]]:
-    """Read a document without its faulty parts, and return the spec, the paths that were left out, and Draft.places."""
+def _readable_part(document: Mapping[str, Any], faults: tuple[Fault, ...]) -> Draft:
+    """Return the part of a document that can be read without its faulty items and fields."""
     rest = deepcopy(dict(document))
     places = {key: list(range(len(value))) for key, value in rest.items() if isinstance(value, list)}
     unread: set[str] = set()
@@ -77,13 +76,13 @@ def _readable_part(document: Mapping[str, Any]) -> tuple[RunSpec | None, frozens
             locations = {tuple(detail["loc"][:2]) for detail in error.errors(include_url=False)}
             unread |= {path_of("", meant) for meant in meant_fields(error, RunSpec)}
             if () in locations or not locations:
-                return None, frozenset(unread), {}
+                return Draft(None, faults, frozenset(unread))
         else:
             changed = {key: tuple(kept) for key, kept in places.items() if len(kept) != len(document[key])}
-            return spec, frozenset(unread), changed
+            return Draft(spec, faults, frozenset(unread), changed)
         for location in sorted(locations, key=_place_of, reverse=True):  # the last item of a list first
             unread.add(_remove(rest, places, location))
-    return None, frozenset(unread), {}
+    return Draft(None, faults, frozenset(unread))
 
 
 def _place_of(location: tuple[Any, ...]) -> tuple[str, int]:

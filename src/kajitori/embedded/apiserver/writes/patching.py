@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jsonpatch
@@ -184,39 +184,53 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
     )
 
 
+@dataclass(slots=True)
+class _Application:
+    """A server-side apply of one configuration."""
+
+    target: Target
+    config: Object
+    options: WriteOptions
+    entries: list[managed.Entry] = field(default_factory=list)
+    """The managed fields of the last result."""
+
+    def result(self, live: Object | None) -> Object:
+        """Return the live object with the configuration applied; None as the live object means that there is none."""
+        kind = self.target.kind
+        merged, self.entries = managed.apply(
+            kind,
+            live,
+            deepcopy(self.config),
+            manager=self.options.field_manager,
+            subresource=self.target.subresource,
+            force=self.options.force,
+        )
+        try:
+            kind.conform(merged, applied=True)
+        except StatusError as error:
+            raise StatusError(500, "", f"the applied object can't be read: {error.message}") from error
+        if live is None and self.config["metadata"].get("uid"):
+            raise StatusError.conflict(kind.resource, self.target.name, "there is no object with this UID")
+        return merged
+
+    def own(self, new: Object, _old: Object | None) -> None:
+        """Write the managed fields of the result into the object."""
+        if self.entries:
+            new["metadata"]["managedFields"] = self.entries
+        else:
+            new["metadata"].pop("managedFields", None)
+
+
 async def _apply(objects: Objects, target: Target, config: Object, caller: Caller, options: WriteOptions) -> Written:
+    """Apply a configuration. Create the object if there is none, also if it is deleted meanwhile."""
     kind = target.kind
     _check_config(target, config)
     check_namespace(config, target)
     if objects.find(kind, target.namespace, target.name) is not None:
         config["metadata"].setdefault("name", target.name)
     check_name(config, target)
-    entries: list[managed.Entry] = []
-
-    def own(new: Object, _old: Object | None) -> None:
-        if entries:
-            new["metadata"]["managedFields"] = entries
-        else:
-            new["metadata"].pop("managedFields", None)
-
-    def result(live: Object | None) -> Object:
-        merged, found = managed.apply(
-            kind,
-            live,
-            deepcopy(config),
-            manager=options.field_manager,
-            subresource=target.subresource,
-            force=options.force,
-        )
-        try:
-            kind.conform(merged, applied=True)
-        except StatusError as error:
-            raise StatusError(500, "", f"the applied object can't be read: {error.message}") from error
-        entries[:] = found
-        if live is None and config["metadata"].get("uid"):
-            raise StatusError.conflict(kind.resource, target.name, "there is no object with this UID")
-        return merged
-
+    application = _Application(target, config, options)
+    result, own = application.result, application.own
     while True:
         if objects.find(kind, target.namespace, target.name) is None:
             if target.subresource:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kajitori.embedded.kubelet.shim.cgroups import Cgroup
 
@@ -112,8 +113,8 @@ def groups_named(name: str, proc: Path = Path("/proc")) -> list[Path]:
     """Return all groups with this name below any group, since their place depends on how the kubelet was started."""
     found = {
         Path(folder, name)
-        for _, _, mount_point, _ in _cgroup_mounts(proc)
-        for folder, below, _ in os.walk(mount_point)
+        for mount in _cgroup_mounts(proc)
+        for folder, below, _ in os.walk(mount.mount_point)
         if name in below
     }
     return sorted(found)
@@ -174,8 +175,18 @@ def _own_groups(proc: Path) -> dict[str, str]:
     return found
 
 
-def _cgroup_mounts(proc: Path) -> list[tuple[int, frozenset[str], Path, str]]:
-    """Return (version, controllers, mount point, root of the mount inside the hierarchy) of each mounted hierarchy."""
+class _Mount(NamedTuple):
+    """A mounted hierarchy of control groups."""
+
+    version: int
+    controllers: frozenset[str]
+    """Empty for version 2."""
+    mount_point: Path
+    root: str
+    """The group of the hierarchy that is mounted."""
+
+
+def _cgroup_mounts(proc: Path) -> list[_Mount]:
     found = []
     with contextlib.suppress(OSError):
         for line in (proc / "self/mountinfo").read_text().splitlines():
@@ -183,11 +194,11 @@ def _cgroup_mounts(proc: Path) -> list[tuple[int, frozenset[str], Path, str]]:
             kind, _, options = rest.split(" ", 2)
             root, mount_point = fields.split(" ")[3:5]
             if kind == "cgroup2":
-                found.append((2, frozenset[str](), Path(mount_point), root))
+                found.append(_Mount(2, frozenset(), Path(mount_point), root))
             elif kind == "cgroup":
                 known = {"memory", "cpu", "cpuacct", "cpuset", "pids", "freezer", "blkio", "devices"}
                 controllers = frozenset(options.split()[-1].split(",")) & known
-                found.append((1, controllers, Path(mount_point), root))
+                found.append(_Mount(1, controllers, Path(mount_point), root))
     return found
 
 
