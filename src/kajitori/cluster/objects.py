@@ -33,11 +33,17 @@ class ResourceRequirements(Wire, frozen=True):
     limits: Quantities = {}
 
 
+class Probe(Wire, frozen=True):
+    """A probe of a container. Nothing of it matters but that there is one."""
+
+
 class Container(Wire, frozen=True):
     name: str
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""
     """`Always` makes an init container a sidecar: it counts as long as the Pod lives."""
+    readiness_probe: Probe | None = None
+    """Set if its readiness is the result of checks, as is that of a run with a health check."""
 
 
 class PodSpec(Wire, frozen=True):
@@ -133,6 +139,11 @@ class Pod(Wire, frozen=True):
         if status.pod_ips:
             return tuple(entry.ip for entry in status.pod_ips)
         return (status.pod_ip,) if status.pod_ip else ()
+
+    @property
+    def has_readiness_probe(self) -> bool:
+        """Whether the readiness of one of its containers is the result of checks."""
+        return any(container.readiness_probe is not None for container in self.spec.containers)
 
     @property
     def is_finished(self) -> bool:

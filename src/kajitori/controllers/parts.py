@@ -22,6 +22,7 @@ from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.controllers.records.results import ResultKeeper
 from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.controllers.runs.claims import StartingClaims
+from kajitori.controllers.runs.health_output import HealthOutputs
 from kajitori.controllers.runs.memory_kills import NodeMemoryKills
 from kajitori.controllers.runs.network_names import NameKeeper
 from kajitori.controllers.runs.networks import NetworkKeeper
@@ -61,6 +62,7 @@ class RunParts:
     networks: NetworkKeeper
     names: NameKeeper
     claims: StartingClaims
+    health: HealthOutputs
     budgets: BudgetKeeper
     node_victims: NodeMemoryKills
     orphans: Orphans

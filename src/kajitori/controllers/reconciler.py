@@ -245,9 +245,11 @@ class Reconciler:
         self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step, members: Sequence[gang.Member]
     ) -> None:
         """Write the intent to the run's status, then act on it."""
-        # 1. Complete the status: the request for nodes, the question about idle GPUs, notices for people.
+        # 1. Complete the status: the request for nodes, the output of health checks, the question about idle GPUs,
+        # notices for people.
         over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
         step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
+        step = replace(step, status=await self._runs.health.added(key, run, step.status, members))
         step = self._with_question(run, step)
         step = self._with_notices(run, step, admitted.life.limits.time_limit_seconds)
 
@@ -377,7 +379,8 @@ class Reconciler:
             return None
         covered = coverage_of(run)
         counted = [member for member in members if covered.covers(member.attempt, member.rank)]
-        return budget_spec(admitted.life.type, run.metadata.uid, status, counted)
+        is_checked = admitted.life.health is not None
+        return budget_spec(admitted.life.type, run.metadata.uid, status, counted, has_health_check=is_checked)
 
     async def _recall_attempts(self, run: RunObject) -> None:
         """Find the number of attempts of a run without a status. It is new, or its status was removed; then the kept
@@ -394,5 +397,6 @@ class Reconciler:
                 self._records.evidence.forget(known[0][0])
         self._runs.statuses.forget(key)
         self._runs.claims.forget(key)
+        self._runs.health.forget(key)
         self._work.forget(key)
         self._planning.forget(key)

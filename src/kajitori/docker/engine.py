@@ -20,7 +20,6 @@ from kajitori.core.spec.reasons import WAITING, Phase
 from kajitori.docker.events import EventLog
 from kajitori.docker.execution import Commands
 from kajitori.docker.files_before_start import FilesBeforeStart
-from kajitori.docker.health import HealthChecks
 from kajitori.docker.output import phase_words
 from kajitori.docker.platform import Platform
 from kajitori.docker.ports import PublishedPorts
@@ -68,7 +67,6 @@ class Engine:
         self.commands = Commands()
         self.ports = PublishedPorts(platform)
         self.files_before_start = FilesBeforeStart(platform)
-        self.health = HealthChecks(platform, self.tell, now)
         self.checked_images: dict[str, None] = {}
         """Names of images that clients pulled, which means that policy allows them."""
         self.networks: dict[str, dict[str, Any]] = {}
@@ -213,8 +211,7 @@ class Engine:
             self._follow_to_its_end(container)
 
     def _follow_to_its_end(self, container: Container) -> None:
-        """Run the container's health check, and close its ports and remove it at its end, if it has any of these."""
-        self.health.watch(container)
+        """Close the container's ports and remove it at its end, if it has ports or `--rm`."""
         has_ports = self.ports.of(container) is not None
         if (container.is_removed_at_end or has_ports) and container.uid not in self._followers:
             follower = asyncio.create_task(self._until_end(container))
@@ -336,7 +333,7 @@ class Engine:
         followers = list(self._followers.values())
         for follower in followers:
             follower.cancel()
-        await asyncio.gather(*followers, self.health.close(), return_exceptions=True)
+        await asyncio.gather(*followers, return_exceptions=True)
         self.ports.close_all()
 
     async def _until_end(self, container: Container) -> None:

@@ -207,7 +207,15 @@ def actions(before: Row | None, row: Row) -> list[str]:
         or (phase is Phase.RESTARTING and phase_before is Phase.RUNNING)
     ):
         happened.append("die")
+    health = row.get("health") or ""
+    is_new = is_new_start or before is None or before.get("health") != health
+    if is_new and health in _TOLD and phase is Phase.RUNNING:
+        happened.append(f"health_status: {health}")
     return happened
+
+
+_TOLD = ("healthy", "unhealthy")
+"""Healths that are events: as with Docker, a start is none."""
 
 
 def _parsed(message: bytes) -> tuple[str, Any]:

@@ -21,7 +21,7 @@ from kajitori.codepack.packing import Pack
 from kajitori.codepack.uploading import Ask, Reply, upload
 from kajitori.core.words.backoff import Backoff
 from kajitori.docker.translation.container import Container, container_id, split_rank
-from kajitori.errors import Busy, Conflict, InvalidInput, NotFound, Unavailable, WrongState
+from kajitori.errors import Busy, Conflict, Forbidden, InvalidInput, NotFound, Unavailable, WrongState
 
 ANSWER_SECONDS = 60.0
 SETTLING_SECONDS = 15.0
@@ -248,6 +248,14 @@ class Platform:
             return []
         items: list[dict[str, Any]] = answer["items"]
         return items
+
+    async def events(self, container: Container) -> list[dict[str, Any]]:
+        """Return the events of the run and its Pods, the newest first; none if the user may not read them."""
+        try:
+            async with aclosing(self.documents(run_path(container, "/events"))) as events:
+                return [event async for event in events][::-1]
+        except (Forbidden, NotFound):
+            return []
 
     # The wire
 

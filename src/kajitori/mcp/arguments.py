@@ -270,6 +270,9 @@ class Ask(Arguments):
     """The folder in which the program starts. The default is the image's."""
     checkpoint: Words | None = None
     """The folder in which the program saves checkpoints, for example /ckpt. Its files are kept across restarts."""
+    health_cmd: Words | None = None
+    """What a shell runs in each member, again and again, to tell by exit code 0 that it is healthy, for example
+    `curl -fs localhost:8080`. It restarts nothing."""
     restarts: Annotated[int, Field(ge=0)] | None = None
     """How many times the run is restarted after its program failed."""
     time_limit: Words | None = None

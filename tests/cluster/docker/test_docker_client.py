@@ -93,6 +93,10 @@ class Docker:
             assert answer.status == 200, await answer.text()
             return await answer.json()
 
+    async def tells(self, text: str, *words: str) -> bool:
+        """Whether a command prints this text."""
+        return text in await self(*words)
+
     async def shows(self, id: str, status: str) -> None:
         """Wait until `docker ps` shows this text as the status of a container."""
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -168,10 +172,13 @@ async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
     """run -d, ps, inspect, logs, exec, cp, stats, stop, wait, start, kill, rm."""
     script = "trap 'exit 5' TERM; echo out; echo err >&2; while :; do sleep 0.1; done"
     options = ("-d", "--name", "d_life.1", "--label", "com.example.path=/x", "-e", "A=b", *HERE)
-    options += ("--health-cmd", "echo fine", "--health-interval", "100ms")
+    sick = f"/tmp/d-life-{os.getpid()}"  # which the container's user may write
+    options += ("--health-cmd", f"cat {sick} 2>/dev/null; test ! -e {sick}")
+    options += ("--health-interval", "1s", "--health-retries", "1")
     id = (await docker("run", *options, "busybox", "sh", "-c", script)).strip()
     await docker.shows(id, "(healthy)")
-    assert await docker("inspect", "--format", "{{(index .State.Health.Log 0).Output}}", id) == "fine\n\n"
+    await docker("exec", id, "sh", "-c", f"echo it is sick >{sick}")
+    await docker.shows(id, "(unhealthy)")
     assert await docker("ps", "-q", "--no-trunc", "--filter", "label=com.example.path=/x") == f"{id}\n"
     form = '{{.Name}} {{.Config.Env}} {{.HostConfig.Memory}} {{index .Config.Labels "com.example.path"}}'
     assert await docker("inspect", "--format", form, id[:8]) == "/d_life.1 [A=b] 67108864 /x\n"
@@ -185,6 +192,9 @@ async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
     await docker("cp", f"{id}:{target}", str(tmp_path / "back"))
     assert (tmp_path / "back").read_text() == "content"
     await docker("exec", id, "rm", target)
+    output = "{{range .State.Health.Log}}{{.Output}}{{end}}"
+    await until(lambda: docker.tells("it is sick", "inspect", "--format", output, id), "the log has the check")
+    await docker("exec", id, "rm", sick)
 
     await docker("stop", id)
     assert await docker("wait", id) == "5\n"
@@ -204,6 +214,7 @@ async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
         return told if told[-1:] == ["destroy"] else []
 
     told = await until(told_to_the_end, "the end of the run is told")  # runs are looked at once a second
+    assert told.count("health_status:") >= 2
     told = [action for action in told if action not in ("health_status:", "exec_create:", "exec_start:", "exec_die")]
     assert told[:2] == ["create", "start"] and told[-2:] == ["die", "destroy"]
 

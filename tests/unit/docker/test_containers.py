@@ -16,7 +16,7 @@ from kajitori.docker.execution import Command
 from kajitori.docker.hijack import frame
 from kajitori.docker.routes.files import file_stat
 from kajitori.docker.server import check_version
-from kajitori.docker.translation.container import ANNOTATION, Container, network_id, split_rank
+from kajitori.docker.translation.container import ANNOTATION, Container, network_id, seconds_of, split_rank
 from kajitori.docker.translation.creation import renamed
 from kajitori.docker.translation.filters import CONTAINER_FILTERS, matching, parse_filters
 from kajitori.docker.translation.inspection import inspection, mounts, state, status_words, summary
@@ -256,6 +256,62 @@ def test_changes_of_runs_are_events() -> None:
     assert actions(ended, {"phase": "Failed", "startedAt": "t2"}) == ["start", "die"]
     assert actions(running, {"phase": "Running", "startedAt": "t2"}) == ["die", "start"]
     assert actions(queued, {"phase": "Stopped", "startedAt": ""}) == []
+
+
+def test_changes_of_health_are_events() -> None:
+    """As with Docker, a start is no change, and each start of a container has a health of its own."""
+    up = {"phase": "Running", "startedAt": "t1"}
+    starting, healthy, unhealthy = ({**up, "health": word} for word in ("starting", "healthy", "unhealthy"))
+    assert actions({**up, "phase": "Starting", "startedAt": ""}, starting) == ["start"]
+    assert actions(starting, healthy) == ["health_status: healthy"]
+    assert actions(healthy, healthy) == actions(unhealthy, starting) == []
+    assert actions(healthy, unhealthy) == ["health_status: unhealthy"]
+    assert actions(healthy, healthy | {"startedAt": "t2"}) == ["die", "start", "health_status: healthy"]
+
+
+CHECK: dict[str, Any] = {"health": {"command": "a", "retries": 3}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "health", "word", "shown"),
+    [
+        ("Running", {"status": "healthy"}, "healthy", "Up 1 minute (healthy)"),
+        ("Running", {"status": "unhealthy"}, "unhealthy", "Up 1 minute (unhealthy)"),
+        ("Running", None, "starting", "Up 1 minute (health: starting)"),
+        ("Queued", None, "starting", "Queued"),
+        ("Succeeded", None, "unhealthy", "Exited (0) 1 minute ago"),
+    ],
+)
+def test_a_container_has_the_health_of_its_run(
+    phase: str, health: dict[str, Any] | None, word: str, shown: str
+) -> None:
+    status = {"finishedAt": "2026-11-23T20:00:00Z", "health": health}
+    seen, now = container(phase, spec=CHECK, status=status), seconds_of("2026-11-23T20:01:00Z")
+    assert seen.health == word and status_words(seen, now) == shown
+    assert matching([seen, container()], {"health": frozenset({word})}) == [seen]
+    assert matching([container()], {"health": frozenset({"none"})})
+    assert "Health" not in inspection(container(), [])["State"]
+
+
+def test_the_log_of_a_containers_health_has_its_failed_checks() -> None:
+    """Oldest first, and of a member that the client named its own health."""
+    rest = {"attempt": 1, "address": "", "restarts": 0, "lastExitCode": None}
+    words = ("healthy", "unhealthy")
+    members = [{"rank": rank, "pod": f"web-1-{rank}", "health": words[rank], **rest} for rank in range(2)]
+    events = [
+        {"reason": reason, "object": f"Pod/web-1-{rank}", "message": f"{minute}", "time": f"t{minute}"}
+        for minute, (reason, rank) in enumerate([("Unhealthy", 1)] * 7 + [("Pulled", 1), ("Unhealthy", 0)])
+    ]
+    view = container(spec=CHECK | {"replicas": 2}, status={"health": {"status": "unhealthy"}}).view
+    health = inspection(Container(view, 1, is_member=True), members, events=events)["State"]["Health"]
+    assert (health["Status"], health["FailingStreak"]) == ("unhealthy", 3)
+    assert [one["Output"] for one in health["Log"]] == ["4", "3", "2", "1", "0"]
+    assert inspection(Container(view, 0, is_member=True), members)["State"]["Health"] == {
+        "Status": "healthy",
+        "FailingStreak": 0,
+        "Log": [],
+    }
+    assert inspection(Container(view), members, events=events)["State"]["Health"]["Status"] == "unhealthy"
 
 
 async def test_past_events_are_told_to_those_who_ask_for_them() -> None:

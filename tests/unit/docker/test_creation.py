@@ -218,8 +218,22 @@ def test_a_health_check_is_kept_with_the_run(check: dict[str, Any], refused: lis
         assert faults(Healthcheck=check) == refused
         return
     made = creation(Healthcheck=check)
-    assert made.notes["Config"]["Healthcheck"] == check
+    assert made.notes["Config"]["Healthcheck"] == check and ("health" in made.spec) == (
+        "CMD-SHELL" in check.get("Test", ())
+    )
     assert len([text for text in made.warnings if text.startswith("--health-interval")]) == warned
+
+
+def test_a_health_check_becomes_that_of_the_run() -> None:
+    """Kubelets know whole seconds, so that shorter times are rounded up, with a warning. 0 stands for the default."""
+    second = 10**9
+    times = {"Interval": second // 2, "Timeout": 0, "StartPeriod": 90 * second, "StartInterval": second, "Retries": 2}
+    made = creation(Healthcheck={"Test": ["CMD-SHELL", "test -e /x"], **times})
+    health = {"command": "test -e /x", "interval": "1s", "startPeriod": "90s", "startInterval": "1s", "retries": 2}
+    assert made.spec["health"] == health
+    assert made.warnings == ["--health-interval 0.5s: kubelets know whole seconds: 1s"]
+    for test, command in ((["CMD", "a", "b"], ["a", "b"]), (["CMD-SHELL", "a", "b"], ["/bin/sh", "-c", "a", "b"])):
+        assert creation(Healthcheck={"Test": test, "Retries": 0}).spec["health"] == {"command": command}
 
 
 def test_anonymous_volumes_and_tmpfs_are_empty_folders_that_policy_offers() -> None:

@@ -1,7 +1,7 @@
 /** The meaning of the cells in the grid of members. */
 import type { Member } from "../api/client";
 import type { Kind } from "../cluster/colours";
-import { STATES, type State } from "../states/states";
+import { FINDINGS, STATES, type State } from "../states/states";
 
 /** A member as the grid shows it; a rank without a Pod has no `member`. */
 export interface Placed {
@@ -13,6 +13,7 @@ export const KINDS = {
   failed: of("failed", "Failed", STATES.Failed, "crossed"),
   ending: of("ending", "Ending", STATES.Stopped, "part"),
   pending: of("pending", "Starting", STATES.Starting, "part"),
+  unhealthy: of("unhealthy", "Unhealthy", FINDINGS.unhealthy, "crossed"),
   running: of("running", "Running", STATES.Running, "full"),
   succeeded: of("succeeded", "Succeeded", STATES.Succeeded, "full"),
   none: of("none", "Not there", STATES.Queued, "hollow"),
@@ -22,7 +23,7 @@ export function kindOf({ member }: Placed): Kind {
   if (!member) return KINDS.none;
   if (member.phase === "Failed") return KINDS.failed;
   if (member.terminating) return KINDS.ending;
-  if (member.phase === "Running") return KINDS.running;
+  if (member.phase === "Running") return member.health === "unhealthy" ? KINDS.unhealthy : KINDS.running;
   return member.phase === "Succeeded" ? KINDS.succeeded : KINDS.pending;
 }
 

@@ -4,7 +4,7 @@ import { cellAt, gridOf } from "./grid";
 import { allRanks, kindOf, told } from "./kinds";
 
 function member(rank: number, more: Partial<Member> = {}): Member {
-  return { rank, attempt: 1, pod: `p-${rank}`, node: `n-${rank % 3}`, phase: "Running", reason: "", message: "", address: "", exitCode: null, startedAt: "", restarts: 0, lastExitCode: null, terminating: false, ...more };
+  return { rank, attempt: 1, pod: `p-${rank}`, node: `n-${rank % 3}`, phase: "Running", reason: "", message: "", address: "", exitCode: null, startedAt: "", restarts: 0, lastExitCode: null, terminating: false, health: "", ...more };
 }
 
 describe("members", () => {

@@ -41,6 +41,16 @@ describe("a form makes a request", () => {
   });
 });
 
+it("has the command of a health check, and keeps its times", () => {
+  expect(specOf({ health: " curl -f localhost | grep ok " })).toEqual({ health: { command: "curl -f localhost | grep ok" } });
+  const health = { command: ["/probe", "a b"], interval: "10s" };
+  const draft = draftOf({ namespace: "vision", spec: { image: "x", health } } as unknown as Run);
+  expect(draft.form.health).toBe("/probe 'a b'");
+  expect(requestOf(draft).spec.health).toEqual(health);
+  expect(requestOf({ ...draft, form: { ...draft.form, health: "true" } }).spec.health).toEqual({ command: "true", interval: "10s" });
+  expect(requestOf({ ...draft, form: { ...draft.form, health: "" } }).spec).not.toHaveProperty("health");
+});
+
 it("asks for the same as the run that it began with, and keeps what it does not show", () => {
   const spec = {
     image: "x",
@@ -53,6 +63,7 @@ it("asks for the same as the run that it began with, and keeps what it does not 
     volumes: [{ name: "a", path: "/a", readOnly: true }],
     secrets: [{ name: "s", key: "k", env: "K" }],
     checkpoint: { path: "/ckpt", every: "10m" },
+    health: { command: "pg_isready", interval: "10s" },
     restarts: 0,
     timeLimit: "8h",
     tolerations: [{ key: "k", operator: "Exists" }],

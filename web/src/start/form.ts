@@ -1,7 +1,7 @@
 /** The form that starts a run, and the request that it makes. All fields are texts, as a person types them. */
 import { join } from "shlex";
 import type { Fault, Refused, Run, Schemas } from "../api/client";
-import { afterLine, afterOf, envOf, filled, hiddenEnv, labelLines, labelsOf, linesOf, numberOf, rangeOf, secretLine, secretOf, shownEnv, text, volumeLine, volumeOf, wordsOf } from "./lines";
+import { afterLine, afterOf, envOf, filled, healthLine, healthOf, hiddenEnv, labelLines, labelsOf, linesOf, numberOf, rangeOf, secretLine, secretOf, shownEnv, text, volumeLine, volumeOf, wordsOf } from "./lines";
 
 export type Spec = Schemas["RunSpec"];
 
@@ -29,6 +29,8 @@ export interface Form {
   volumes: string;
   secrets: string;
   checkpoint: string;
+  /** Command of the health check. */
+  health: string;
   restarts: string;
   timeLimit: string;
   priority: string;
@@ -58,6 +60,7 @@ export const EMPTY: Form = {
   volumes: "",
   secrets: "",
   checkpoint: "",
+  health: "",
   restarts: "",
   timeLimit: "",
   priority: "",
@@ -101,6 +104,7 @@ const FIELDS: readonly (readonly [string, FieldName])[] = [
   ["spec.volumes", "volumes"],
   ["spec.secrets", "secrets"],
   ["spec.checkpoint", "checkpoint"],
+  ["spec.health", "health"],
   ["spec.restarts", "restarts"],
   ["spec.timeLimit", "timeLimit"],
   ["spec.priority", "priority"],
@@ -123,11 +127,11 @@ export function faultsOf({ code, message, hint, faults }: Pick<Refused, "code" |
 const NOT_OF: Record<Kind, readonly FieldName[]> = {
   run: ["array", "stopAt", "notebookImage"],
   sweep: ["members", "launcher", "notebookImage"],
-  notebook: ["image", "command", "members", "array", "stopAt", "launcher", "restarts", "after"],
+  notebook: ["image", "command", "members", "array", "stopAt", "launcher", "health", "restarts", "after"],
 };
 
 /** Fields that a notebook from the command line or from a template may have, and its copies with it. */
-const OF_SOME_NOTEBOOKS: readonly FieldName[] = ["command", "restarts", "after"];
+const OF_SOME_NOTEBOOKS: readonly FieldName[] = ["command", "health", "restarts", "after"];
 
 /** Whether the form shows a field. What it does not show is not sent. */
 export function isOffered({ form, base }: Draft, name: FieldName): boolean {
@@ -194,6 +198,7 @@ export function draftOf({ spec, namespace }: Pick<Run, "spec" | "namespace">): D
     volumes: (spec.volumes ?? []).map(volumeLine).join("\n"),
     secrets: (spec.secrets ?? []).map(secretLine).join("\n"),
     checkpoint: spec.checkpoint?.path ?? "",
+    health: healthLine(spec.health),
     restarts: text(spec.restarts),
     timeLimit: text(spec.timeLimit),
     priority: spec.priority ?? "",
@@ -238,6 +243,7 @@ export function requestOf(draft: Draft): Request {
     volumes: linesOf(form.volumes).map(volumeOf),
     secrets: linesOf(form.secrets).map(secretOf),
     checkpoint: path ? { ...base.checkpoint, path } : undefined,
+    health: healthOf(form.health, base.health),
     restarts: numberOf(form.restarts),
     timeLimit: form.timeLimit.trim(),
     priority: form.priority,

@@ -1,5 +1,5 @@
 /** Texts of the form's fields, and the parts of a spec that they stand for: one item a line. */
-import { split } from "shlex";
+import { join, split } from "shlex";
 import type { Schemas } from "../api/client";
 import type { Spec } from "./form";
 
@@ -44,6 +44,20 @@ export function afterLine({ run, condition }: NonNullable<Spec["after"]>[number]
 export function afterOf(line: string): Record<string, string> {
   const [run = "", ...condition] = line.split(":");
   return condition.length ? { run, condition: condition.join(":") } : { run };
+}
+
+type Health = Spec["health"];
+
+/** Return the command of a health check as it is typed. One without a shell is shown as words. */
+export function healthLine(health: Health): string {
+  const { command } = health ?? {};
+  return typeof command === "string" ? command : join(command ?? []);
+}
+
+/** Return a health check with this command, and with the times of the one that the form began with. */
+export function healthOf(typed: string, before: Health): Record<string, unknown> | undefined {
+  if (!typed.trim()) return undefined;
+  return before && typed === healthLine(before) ? before : { ...before, command: typed.trim() };
 }
 
 export function shownEnv(env: Spec["env"]): string[] {

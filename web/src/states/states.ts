@@ -24,9 +24,10 @@ export const STATES: Record<Phase, State> = {
 /** A suspicion about a running run. */
 export type Finding = Exclude<Schemas["RunTableRow"]["finding"], "">;
 
-/** The replacement for the state of a running run that may be stuck, or that does not use its GPUs. */
+/** The replacement for the state of a running run that may be stuck, whose health check fails, or that does not use its GPUs. */
 export const FINDINGS: Record<Finding, State> = {
   stuck: { word: "Stuck?", shape: "pause", light: "#a04000", dark: "#ffab70" },
+  unhealthy: { word: "Unhealthy", shape: "pause", light: "#a04000", dark: "#ffab70" },
   idle: { word: "Idle", shape: "pause", light: "#a04000", dark: "#ffab70" },
 };
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -12,10 +13,12 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import type_of
-from kajitori.core.gang import Member
+from kajitori.core.gang import HealthPace, Member
+from kajitori.core.gang.status.health import MemberHealth, member_health
 from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.proxy.addresses import Target
 from kajitori.core.spec.array import parse_array
+from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.note import read_note
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.reading.stored import StoredSpec, read_stored
@@ -109,16 +112,32 @@ def run_summary(run: RunObject, spec: StoredSpec, starts_at: str | msgspec.Unset
         finished_at=status.finished_at,
         deleting=bool(meta.deletion_timestamp),
         finding=_finding(status),
+        health=_health_word(status.health),
         image=spec.image,
         labels=meta.labels or msgspec.UNSET,
         starts_at=starts_at,
     )
 
 
-def _finding(status: RunStatus) -> Literal["", "stuck", "idle"]:
+def _finding(status: RunStatus) -> Literal["", "stuck", "idle", "unhealthy"]:
     if status.phase is not Phase.RUNNING:
         return ""
-    return "stuck" if status.stuck is not None else "idle" if status.idle is not None else ""
+    if status.stuck is not None:
+        return "stuck"
+    if status.health is not None and status.health.unhealthy:
+        return "unhealthy"
+    return "idle" if status.idle is not None else ""
+
+
+def _health_word(health: RunHealth | MemberHealth | None) -> Literal["", "starting", "healthy", "unhealthy"]:
+    match health.status if health is not None else "":
+        case "starting":
+            return "starting"
+        case "healthy":
+            return "healthy"
+        case "unhealthy":
+            return "unhealthy"
+    return ""  # there is none, or the status was damaged
 
 
 def _gpus(run: RunObject, spec: StoredSpec) -> int:
@@ -185,8 +204,9 @@ def phase_of(run: RunObject) -> Phase:
     return run.status.phase if run.status is not None else Phase.QUEUED
 
 
-def member_view(pod: Pod, member: Member) -> MemberView:
-    """Return the view of one member."""
+def member_view(pod: Pod, member: Member, pace: HealthPace | None, now: datetime) -> MemberView:
+    """Return the view of one member. `pace` is that of the run's health check, if it has one."""
+    health = member_health(pace, member, now) if pace is not None else None
     container = next((c for c in pod.status.container_statuses if c.name == names.MEMBER_CONTAINER), None)
     started = (container.state.running or container.state.terminated) if container is not None else None
     last = (container.state.terminated or container.last_state.terminated) if container is not None else None
@@ -204,4 +224,5 @@ def member_view(pod: Pod, member: Member) -> MemberView:
         restarts=container.restart_count if container is not None else 0,
         last_exit_code=last.exit_code if last is not None else member.exit_code,
         terminating=member.terminating,
+        health=_health_word(health),
     )

@@ -112,8 +112,11 @@ class RunTableRow(View):
     finished_at: str
     deleting: bool
     """Whether the run is being deleted; its members are ended first."""
-    finding: Literal["", "stuck", "idle"]
-    """stuck: a running run is suspected to make no progress. idle: it does not use GPUs that it holds. Else empty."""
+    finding: Literal["", "stuck", "idle", "unhealthy"]
+    """stuck: a running run is suspected to make no progress. unhealthy: its health check fails. idle: it does not use
+    GPUs that it holds. Else empty."""
+    health: Literal["", "starting", "healthy", "unhealthy"]
+    """Health of all members that run; empty without a health check, and while none runs."""
     image: str
     labels: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     """Absent if it has none."""
@@ -189,6 +192,8 @@ class MemberView(View):
     last_exit_code: int | None
     """Exit code with which its program ended last, also if it was started again since."""
     terminating: bool
+    health: Literal["", "starting", "healthy", "unhealthy"]
+    """What the run's health check says of it; empty without one, and while its program does not run."""
 
 
 class MemberList(View, omit_defaults=True):

@@ -35,6 +35,7 @@ STYLES = {
     "Starting": "cyan",
     "Restarting": "yellow",
     "Stuck?": "yellow",
+    "Unhealthy": "yellow",
     "Idle": "yellow",
     "Queued": "yellow",
     "Stopped": "bright_black",

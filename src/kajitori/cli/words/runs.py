@@ -128,13 +128,35 @@ def has_started(run: View) -> bool:
 
 
 def status_words(run: View) -> str:
-    """Return the phase, with the exit code of a failed run as `docker ps` shows it: `Failed (137)`. As on the web page,
-    a running run that may be stuck is `Stuck?`, and one with idle GPUs is `Idle`."""
+    """Return the phase, with health and the exit code of a failed run as `docker ps` shows them: `Running (healthy)`,
+    `Failed (137)`. As on the web page, a running run that may be stuck is `Stuck?`, one whose health check fails is
+    `Unhealthy`, and one with idle GPUs is `Idle`."""
     status, phase = status_of(run), phase_of(run)
-    if phase == "Running" and (status.get("stuck") or status.get("idle")):
-        return "Stuck?" if status.get("stuck") else "Idle"
+    health = (status.get("health") or {}).get("status")
+    if phase == "Running":
+        found = {"Stuck?": status.get("stuck"), "Unhealthy": health == "unhealthy", "Idle": status.get("idle")}
+        if word := next((word for word, holds in found.items() if holds), ""):
+            return word
+        return f"{phase} ({'health: ' if health == 'starting' else ''}{health})" if health else phase
     code = status.get("exitCode")
     return f"{phase} ({code})" if phase == "Failed" and code is not None else phase
+
+
+def health_words(run: View, now: datetime) -> str:
+    """Return the health of a run's members: `unhealthy for 5 minutes: ranks 1,3 of 4`. Empty without a health check,
+    and while no member runs."""
+    health = status_of(run).get("health")
+    if not health:
+        return ""
+    words, total = str(health["status"]), int((status_of(run).get("members") or {}).get("total") or 1)
+    if span := age(health.get("since"), now):
+        words += f" for {span[0].lower()}{span[1:]}"
+    if total > 1 and health.get("ranks"):
+        ranks = str(health["ranks"])
+        words += f": {'rank' if ranks.isdecimal() else 'ranks'} {ranks} of {total}"
+    elif health["status"] == "starting" and total > 1:
+        words += f": {health.get('healthy', 0)} of {total} are healthy"
+    return words
 
 
 def reason_words(run: View) -> str:

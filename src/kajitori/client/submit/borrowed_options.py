@@ -48,7 +48,6 @@ DOCKER = (
     _borrowed("-c --cpu-shares", "a member's share follows from its cores (--cpus); nothing is changed"),
     _borrowed("--pids-limit", "the node's own limit applies; nothing is changed"),
     _borrowed("--log-driver --log-opt", "what a run prints is kept for kaji logs; nothing is changed"),
-    _borrowed("--no-healthcheck", "health is not probed anyway; nothing is changed", is_flag=True),
     _borrowed("--disable-content-trust", "policy says which images may run; nothing is changed", is_flag=True),
     _borrowed("--sig-proxy", "at a terminal Ctrl-C leaves the run alone, and a second one stops it"),
     _borrowed(
@@ -100,12 +99,6 @@ DOCKER = (
         _LEAVE_OUT,
     ),
     _borrowed("--stop-signal", "SIGTERM tells a program to end", "--grace 60s sets the time that it has"),
-    _borrowed(
-        "--health-cmd --health-interval --health-retries --health-start-interval --health-start-period "
-        "--health-timeout",
-        "health is not probed",
-        "let the program exit: members of --type service are started again",
-    ),
     _borrowed("--cidfile", "-d prints the run's name", "NAME=$(kaji run -d …)"),
     _borrowed("-a --attach", "kaji run follows the output anyway", f"{_LEAVE_OUT}; or -d to follow nothing"),
     _borrowed("--label-file --annotation", "labels are named one by one", "--label KEY=VALUE"),

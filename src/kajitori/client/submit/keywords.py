@@ -64,6 +64,15 @@ class RunOptions(TypedDict, total=False):
     checkpoint_every: str
     tensorboard: str
     restarts: int
+    health_cmd: str
+    """`"pg_isready"`: what a shell runs in each member, again and again, to tell whether it is healthy."""
+    health_interval: str
+    health_timeout: str
+    health_retries: int
+    health_start_period: str
+    health_start_interval: str
+    no_healthcheck: bool
+    """Leave out the health check of the template or file."""
     time_limit: str
     grace: str
     priority: str
@@ -93,7 +102,7 @@ _PLURALS = {
 }
 _KEYWORD_OF = {f"--{option}": keyword for keyword, option in _PLURALS.items()} | {"--rm": "remove"}
 _KNOWN = {field.name for field in fields(RunWords)}
-_FLAGS = frozenset({"whole_node", "privileged", "remove"})
+_FLAGS = frozenset({"whole_node", "privileged", "remove", "no_healthcheck"})
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""")
 _FOR_A_SHELL = re.compile(r"[;|&<>]+|\$[A-Za-z_{]\w*")
 _OPTION = re.compile(r"(--[a-z][a-z-]*)(?: ([A-Za-z0-9][^\s,;)]*))?")

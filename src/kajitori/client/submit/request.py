@@ -257,6 +257,7 @@ class _Builder:
             self.spec.sources[f"spec.after[{len(others)}]"] = f"--after {word}"
             others.append(after_of(word))
         self._write_restarts()
+        self._write_health()
         self.spec.put("priority", words.priority, "--priority")
         self.spec.put("timeLimit", words.time_limit, "--time-limit")
         if words.notify is not None:
@@ -287,6 +288,30 @@ class _Builder:
             self.spec.put_number("restarts", words.restarts, "--restarts")
         else:
             self.spec.put_number("restarts", count, "--restart")
+
+    def _write_health(self) -> None:
+        """Write the health check, or remove that of the file or template."""
+        words = self.words
+        options = {
+            "command": ("--health-cmd", words.health_cmd),
+            "interval": ("--health-interval", words.health_interval),
+            "timeout": ("--health-timeout", words.health_timeout),
+            "retries": ("--health-retries", words.health_retries),
+            "startPeriod": ("--health-start-period", words.health_start_period),
+            "startInterval": ("--health-start-interval", words.health_start_interval),
+        }
+        given = {field: value for field, (_, value) in options.items() if value is not None}
+        if words.no_healthcheck:
+            self.spec.document.pop("health", None)
+            if given:
+                excluded = ", ".join(options[field][0] for field in given)
+                self.spec.complain("--no-healthcheck", f"excludes {excluded}", hint=_LEAVE_ONE_OUT)
+        elif given:
+            health = self.spec.mapping("health")
+            for field, value in given.items():
+                health[field] = int(value) if field == "retries" and value.isdecimal() else value
+            sources = {f"spec.health.{field}": option for field, (option, _) in options.items() if field in given}
+            self.spec.sources |= {"spec.health": "--health-cmd", "spec.health.command": "--health-cmd"} | sources
 
     def _stop_timeout(self) -> None:
         """docker's name of the grace, in seconds."""

@@ -44,6 +44,13 @@ class RunWords:
     user: str | None = None
     publish: Sequence[str] = ()
     expose: Sequence[str] = ()
+    health_cmd: str | None = None
+    health_interval: str | None = None
+    health_timeout: str | None = None
+    health_retries: str | None = None
+    health_start_period: str | None = None
+    health_start_interval: str | None = None
+    no_healthcheck: bool = False
     label: Sequence[str] = ()
     restarts: str | None = None
     priority: str | None = None

@@ -12,7 +12,16 @@ from typing import Protocol
 
 from msgspec.structs import force_setattr
 
-from kajitori.cluster.objects import Condition, Container, ContainerStatus, Node, Pod, PodSpec, ResourceRequirements
+from kajitori.cluster.objects import (
+    Condition,
+    Container,
+    ContainerStatus,
+    Node,
+    Pod,
+    PodSpec,
+    Probe,
+    ResourceRequirements,
+)
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.words import names
 from kajitori.kube.device_objects import Attribute, Capacity, ResourceSlice
@@ -27,6 +36,9 @@ class HasMeta(Protocol):
 
 
 _POD_CONDITIONS = frozenset({"PodScheduled", "Ready", "DisruptionTarget", names.CONDITION_MEMORY_PEAK})
+_WITH_TIMES = frozenset({names.CONDITION_MEMORY_PEAK})
+_WITH_TIMES_OF_CHECKED = _WITH_TIMES | {"Ready"}
+"""Conditions whose times are kept. The time of readiness matters if it is the result of checks."""
 _OURS = f"{names.GROUP}/"
 _EMPTY: dict[str, str] = {}
 _OWN_ATTRIBUTES = frozenset({"uuid", "parentUUID", "pciBusID", "pciAddr", "index", "minor", "cardIndex", "renderIndex"})
@@ -47,8 +59,9 @@ def shrink_pod(pod: Pod, old: Pod | None) -> None:
     force_setattr(status, "host_ip", intern(status.host_ip))
     if len(status.pod_ips) == 1:
         force_setattr(status, "pod_ips", ())  # the same as `pod_ip`
+    with_times = _WITH_TIMES_OF_CHECKED if pod.has_readiness_probe else _WITH_TIMES
     conditions = [
-        c if c.type == names.CONDITION_MEMORY_PEAK else _condition(c.type, c.status, c.reason, c.message)
+        c if c.type in with_times else _condition(c.type, c.status, c.reason, c.message)
         for c in status.conditions
         if c.type in _POD_CONDITIONS
     ]
@@ -142,7 +155,11 @@ def _share_quantities(quantities: dict[str, str]) -> dict[str, str]:
 def _container(container: Container) -> Container:
     resources = container.resources
     return _shared_container(
-        container.name, tuple(resources.requests.items()), tuple(resources.limits.items()), container.restart_policy
+        container.name,
+        tuple(resources.requests.items()),
+        tuple(resources.limits.items()),
+        container.restart_policy,
+        container.readiness_probe is not None,
     )
 
 
@@ -172,9 +189,12 @@ def _quantities_of(pairs: _Pairs) -> dict[str, str]:
 
 
 @lru_cache(maxsize=16384)
-def _shared_container(name: str, requests: _Pairs, limits: _Pairs, restart_policy: str) -> Container:
+def _shared_container(
+    name: str, requests: _Pairs, limits: _Pairs, restart_policy: str, has_readiness_probe: bool
+) -> Container:
     resources = ResourceRequirements(requests=_quantities_of(requests), limits=_quantities_of(limits))
-    return Container(name=name, resources=resources, restart_policy=restart_policy)
+    probe = Probe() if has_readiness_probe else None
+    return Container(name=name, resources=resources, restart_policy=restart_policy, readiness_probe=probe)
 
 
 @lru_cache(maxsize=4096)

@@ -99,6 +99,7 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], node_victims: Container[str] 
     node_name = pod.spec.node_name
     node = nodes.get(node_name)
     found = _condition_of(pod, node_victims)
+    container = main_container(pod)
     return Member(
         rank=name.rank,
         attempt=name.attempt,
@@ -112,6 +113,8 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], node_victims: Container[str] 
         created_at=pod.metadata.creation_timestamp,
         started_at=started_at_of(pod),
         ended_at=found.ended_at,
+        ready=container is not None and container.ready,
+        ready_since=_ready_since(pod),
         terminating=bool(pod.metadata.deletion_timestamp),
         held=any(finalizer != names.FINALIZER_EXIT_CODE for finalizer in pod.metadata.finalizers),
         kept_for_exit_code=names.FINALIZER_EXIT_CODE in pod.metadata.finalizers,
@@ -218,6 +221,13 @@ def main_container(pod: Pod) -> ContainerStatus | None:
         if container.name == names.MEMBER_CONTAINER:
             return container
     return None
+
+
+def _ready_since(pod: Pod) -> str:
+    """Return when its readiness changed last; empty if its readiness is no result of checks."""
+    if not pod.has_readiness_probe:
+        return ""
+    return next((one.last_transition_time for one in pod.status.conditions if one.type == "Ready"), "")
 
 
 def has_started(pod: Pod) -> bool:

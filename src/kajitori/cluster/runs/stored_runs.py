@@ -134,6 +134,7 @@ def life_of(
         sweep=sweep_of(spec),
         fewest=spec.fewest,
         after=after,
+        health=health_pace_of(spec),
     )
 
 
@@ -146,6 +147,12 @@ def sweep_of(spec: RunSpec) -> gang.Sweep | None:
     """Return the part of a spec that the state machine of a sweep needs; None for a run that is no sweep."""
     sweep = spec.sweep
     return gang.Sweep(sweep.indices, sweep.at_once, spec.stop_at or "") if sweep is not None else None
+
+
+def health_pace_of(spec: RunSpec) -> gang.HealthPace | None:
+    """Return the pace of a run's health check; None if it has none."""
+    check = spec.health
+    return gang.HealthPace(check.retries * check.interval_seconds, check.patience_seconds) if check else None
 
 
 def check_stays_gang_or_sweep(status: RunStatus | None, spec: RunSpec) -> None:

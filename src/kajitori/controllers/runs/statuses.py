@@ -131,6 +131,10 @@ class Statuses:
             self._events.emit(about, "Warning", "IdleGPUs", describe_idle(idle, self._now()))
         if idle is not None and idle.warned_at and (known is None or not known.warned_at):
             self._events.emit(about, "Warning", "ParkingSoon", f"policy parks it at {idle.park_at} unless it is kept")
+        health, was = status.health, old.health
+        if health is not None and health.status != "starting" and (was is None or was.status != health.status):
+            kind = "Warning" if health.unhealthy else "Normal"
+            self._events.emit(about, kind, health.status.capitalize(), health.describe(status.members.total))
         request, last = status.node_request, old.node_request
         if request is not None and request.state in _REQUESTS and (last is None or last.state is not request.state):
             self._events.emit(about, *_REQUESTS[request.state], describe_request(request))
@@ -299,4 +303,5 @@ def _turning_point(status: RunStatus) -> tuple[object, ...]:
         status.interruptions,
         attempt and (attempt.number, attempt.created, attempt.started_at),
         status.finished_at,
+        status.health and status.health.status,
     )

@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
 from kajitori.core.words import texts
 from kajitori.core.words.image_names import parse_image_name
@@ -64,6 +64,9 @@ LEAST_MEMORY_BYTES = 6 * 2**20
 
 MAX_TEXT_LENGTH = 128 * 1024
 """Maximum length of one argument or variable, in characters. Linux does not start a program with a longer one."""
+
+MAX_PROGRAM_WORDS = 256
+"""Maximum number of words of a command beside the program, such as a health check."""
 
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _SERVER_URL = re.compile(
@@ -233,6 +236,19 @@ def _image(text: str) -> str:
     return text
 
 
+def _program(value: Any) -> Any:
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise FieldError(f"{value!r:.80} is no command", "write a text for /bin/sh, or a list of words")
+    if not words or not words[0].strip():
+        raise FieldError("there is no command", "write a text for /bin/sh, or a list of words")
+    if len(words) > MAX_PROGRAM_WORDS:
+        raise FieldError(f"has {len(words)} words; {MAX_PROGRAM_WORDS} are allowed", "put them into a script")
+    for word in words:
+        _no_nul(word)
+    return value
+
+
 def _user(value: Any) -> Any:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     match = _USER.fullmatch(text) if isinstance(text, str) else None
@@ -274,6 +290,12 @@ ObjectName = Annotated[str, AfterValidator(_dns_subdomain), _text_schema(253)]
 EnvName = Annotated[str, AfterValidator(_env_name), _text_schema(1024)]
 UserEnvName = Annotated[str, AfterValidator(_user_env_name), _text_schema(1024)]
 Text = Annotated[str, AfterValidator(_no_nul), _text_schema(MAX_TEXT_LENGTH)]
+Program = Annotated[
+    str | list[str],
+    PlainValidator(_program),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]} | ANY_NUMBER),
+]
+"""A text for a shell, or the words of a command. Kubernetes' schemas can express that only as "any value"."""
 AbsolutePath = Annotated[str, AfterValidator(_absolute_path), _text_schema(4096, _ABSOLUTE, _ABSOLUTE_HINT)]
 MountPath = Annotated[str, AfterValidator(_mount_path), _text_schema(4096, _ABSOLUTE, _ABSOLUTE_HINT)]
 Digest = Annotated[

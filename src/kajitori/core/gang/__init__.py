@@ -15,7 +15,8 @@ sweep_ledger  the progress of a sweep's members
 holding       which members hold their nodes, for the usage ledger
 memory        peak memory of runs
 restoring     the status of a run that is restored from a backup
-status        changes of a status that several types share: progress, notes on members, preemptions, blamed nodes
+status        changes of a status that several types share: progress, notes on members, health, preemptions, blamed
+              nodes
 """
 
 from kajitori.core.gang.batch import failed_to_create
@@ -46,6 +47,7 @@ from kajitori.core.gang.types import (
     CreateMembers,
     DeleteMember,
     DeleteMembers,
+    HealthPace,
     HoldMember,
     Limits,
     Member,
@@ -67,6 +69,7 @@ __all__ = [
     "CreateMembers",
     "DeleteMember",
     "DeleteMembers",
+    "HealthPace",
     "HoldMember",
     "Limits",
     "Member",

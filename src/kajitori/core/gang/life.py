@@ -16,6 +16,7 @@ from kajitori.core.gang.batch import batch_step
 from kajitori.core.gang.dependencies import wait_for_runs, without_pins
 from kajitori.core.gang.holding import note_stretches, note_times, settle, trim
 from kajitori.core.gang.service import service_step
+from kajitori.core.gang.status.health import note_health
 from kajitori.core.gang.status.member_notes import count_members, members_text
 from kajitori.core.gang.status.progress import (
     describe_stopping,
@@ -52,8 +53,9 @@ def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     step = _without_holds(run, _next_step(run, members, now), members)
     status = with_setback(run.status, with_time_ran(run, step.status, now), now)
     status = note_stretches(run.status, note_times(run, status, members, now), now)
-    status = without_old_suspicion(status)
-    return replace(step, status=trim(run.status, settle(run, status, members, now), run.confirmed))
+    status, health_changes_at = note_health(run, without_old_suspicion(status), members, now)
+    settled = trim(run.status, settle(run, status, members, now), run.confirmed)
+    return replace(step, status=settled, wake_at=earliest(step.wake_at, health_changes_at))
 
 
 _WITHOUT_SURVIVORS = frozenset(

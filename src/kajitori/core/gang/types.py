@@ -39,6 +39,10 @@ class Member:
     started_at: str = ""
     """Time at which its program started."""
     ended_at: str = ""
+    ready: bool = False
+    """Its kubelet reports that it is ready: its last health check succeeded, or it has none."""
+    ready_since: str = ""
+    """Time at which `ready` changed last; known only of members with a health check."""
     terminating: bool = False
     held: bool = False
     """Another controller's finalizer keeps the Pod."""
@@ -116,6 +120,16 @@ class Sweep:
     stop_at: Literal["", "first-failure", "first-success"] = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HealthPace:
+    """The pace of a run's health check."""
+
+    failing_seconds: int
+    """Shortest time in which a healthy member becomes unhealthy: its retries, one interval after another."""
+    patience_seconds: int
+    """Time after the start of its program after which a member is unhealthy if no check has succeeded."""
+
+
 RunType = Literal["batch", "service", "notebook"]
 
 
@@ -169,6 +183,8 @@ class Run:
     """Set for an elastic gang: the fewest members it can start with; `replicas` is the most."""
     after: tuple[Awaited, ...] = ()
     """Runs that have to end before the first attempt is planned."""
+    health: HealthPace | None = None
+    """Set for a run with a health check."""
     confirmed: int = 0
     """History has the closed segments of the usage up to this number."""
 

@@ -14,7 +14,12 @@ _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
 
 
 def budget_spec(
-    run_type: Literal["batch", "service"], run_uid: str, status: RunStatus, members: Sequence[Member]
+    run_type: Literal["batch", "service"],
+    run_uid: str,
+    status: RunStatus,
+    members: Sequence[Member],
+    *,
+    has_health_check: bool = False,
 ) -> dict[str, Any] | None:
     """Return the spec of the budget that a run should have now; None if there is nothing to protect.
 
@@ -22,13 +27,19 @@ def budget_spec(
     time. Members on cordoned nodes are excluded, so that `kubectl drain --delete-emptydir-data` succeeds there; the
     rest of the gang then ends together with the evicted member. The budget has an absolute number, because Kubernetes
     cannot read the desired number of members from a Run.
+
+    Kubernetes counts only ready Pods as healthy. Without a health check, a Pod that runs and is not ready is on a node
+    that failed: a drain does not have to wait for it. With one, it is a member whose check fails or has not succeeded
+    yet. Of a gang, and as a service's only member, it is protected as if it were healthy; of a service with several
+    members, it is the one that may go.
     """
     total = status.members.total
     if status.phase not in _ALIVE or not total:
         return None
     selector: dict[str, Any] = {"matchLabels": {names.LABEL_RUN_UID: run_uid}}
     protected = total - 1
-    if run_type == "batch" or total == 1:
+    needs_all = run_type == "batch" or total == 1
+    if needs_all:
         cordoned = sorted({member.rank for member in members if member.node_cordoned and not member.is_over})
         protected = total - len(cordoned)
         if cordoned:
@@ -37,5 +48,5 @@ def budget_spec(
             ]
     if protected <= 0:
         return None
-    # A Pod that runs but is not ready is on a node that failed: a drain does not have to wait for it.
-    return {"minAvailable": protected, "selector": selector, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    evicts_unready = "IfHealthyBudget" if needs_all and has_health_check else "AlwaysAllow"
+    return {"minAvailable": protected, "selector": selector, "unhealthyPodEvictionPolicy": evicts_unready}

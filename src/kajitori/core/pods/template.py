@@ -21,7 +21,7 @@ from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved, Ru
 from kajitori.core.pods.step_container import slots, step_container
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.array import Array
-from kajitori.core.spec.parts import SecretUse
+from kajitori.core.spec.parts import HealthCheck, SecretUse
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.telemetry.training import METRICS_ENV, TENSORBOARD_ENV
 from kajitori.core.words import first_step, names
@@ -31,6 +31,8 @@ from kajitori.core.words.quantities import format_cpu, format_memory
 
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 """Default of Kubernetes."""
+MAX_PROBE_FAILURES = 2**31 - 1
+"""Largest threshold of a probe that Kubernetes stores."""
 _SECRET_LOOKING = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
 
 
@@ -96,7 +98,26 @@ def _user_container(
     put(container, "ports", [{"containerPort": port} for port in spec.ports])
     put(container, "volumeMounts", mounts.mounts)
     put(container, "securityContext", _security_context(spec, policy, resolved, findings))
-    return container
+    return container | (health_probes(spec.health) if spec.health is not None else {})
+
+
+def health_probes(check: HealthCheck) -> Manifest:
+    """Return the probes of a container whose readiness is its health.
+
+    A readiness probe never ends a program, as a liveness probe would. Only a startup probe can have a pace of its own
+    until the first success. It would end the program after its last failure, so it is allowed to fail for decades.
+    """
+    probe = {
+        "exec": {"command": [literal(word) for word in check.words]},
+        "periodSeconds": check.interval_seconds,
+        "timeoutSeconds": check.timeout_seconds,
+        "failureThreshold": check.retries,
+    }
+    probes: Manifest = {"readinessProbe": probe}
+    if check.start_period_seconds:
+        pace = {"periodSeconds": check.start_interval_seconds, "failureThreshold": MAX_PROBE_FAILURES}
+        probes["startupProbe"] = probe | pace
+    return probes
 
 
 def _pod_spec(spec: RunSpec, policy: Policy, resolved: Resolved, container: Manifest, mounts: Mounts) -> Manifest:

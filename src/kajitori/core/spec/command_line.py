@@ -28,6 +28,15 @@ _OPTIONS = {
 _RESOURCES = {"gpu": "--gpus", "gpuType": "--gpu-type"}
 _SIZES = {"memory": "-m", "shm": "--shm-size"}
 _FLAGS = {"stdin": "-i", "tty": "-t", "privileged": "--privileged", "removeAfter": "--rm"}
+_HEALTH = {
+    "command": ("--health-cmd", None),
+    "interval": ("--health-interval", "30s"),
+    "timeout": ("--health-timeout", "30s"),
+    "retries": ("--health-retries", 3),
+    "startPeriod": ("--health-start-period", "0s"),
+    "startInterval": ("--health-start-interval", "5s"),
+}
+"""Options of a health check, each with the default of its field."""
 NOT_ASKED = ("stopped", "parked", "keepIdleUntil", "resumes", "stopGrace")
 """Fields that are set later in a run's life, so they are no part of the request."""
 _OF_NOTEBOOKS = {"type", "image", "resources", "env", "volumes", "checkpoint", "timeLimit", "priority"}
@@ -81,6 +90,7 @@ class _Writer:
         self.pairs("-e", "env")
         self.files()
         self.network()
+        self.health()
         self.pairs("-l", "labels")
         self.pairs("--node-selector", "nodeSelector")
         self.add_all("--toleration", self.taken("tolerations", _toleration_option))
@@ -152,6 +162,14 @@ class _Writer:
         for key, option in (("from", "--allow-from"), ("to", "--allow-to")):
             if access.get(key) is not None:
                 self.add(option, ",".join(access[key]) or "none")
+
+    def health(self) -> None:
+        check = self.rest.get("health")
+        if not isinstance(check, Mapping) or not isinstance(check.get("command"), str):
+            return  # the option has a text for a shell, and no list
+        del self.rest["health"]
+        for key, (option, default) in _HEALTH.items():
+            self.add(option, check.get(key) if check.get(key) != default else None)
 
     def notify(self) -> None:
         wanted = self.rest.pop("notify", None)

@@ -12,6 +12,7 @@ from kajitori.core.documents.fields import (
     Cpu,
     Digest,
     DnsLabel,
+    Duration,
     DurationAboveZero,
     LabelValue,
     Memory,
@@ -19,12 +20,14 @@ from kajitori.core.documents.fields import (
     MountPath,
     NetworkName,
     ObjectName,
+    Program,
     UserEnvName,
     rules,
 )
 
 SHM_PATH = "/dev/shm"
 MAX_ALIASES = 32
+MAX_HEALTH_RETRIES = 1_000_000
 MAX_FILES = 256
 """Most files of a run: each is a mount of its own."""
 
@@ -132,6 +135,36 @@ class Checkpoint(Document):
     every_seconds: DurationAboveZero | None = Field(default=None, alias="every")
     """How often the program writes a checkpoint, for example 10m. When runs have to be preempted, those that wrote one
     just before are preferred."""
+
+
+class HealthCheck(Document):
+    """A command that runs in every member, again and again, and tells whether the member is healthy, as Docker's
+    HEALTHCHECK does. It restarts nothing and takes no traffic away. Times are whole seconds."""
+
+    command: Program
+    """A text that the member's /bin/sh runs, or a list with a program and its arguments, for images without a shell.
+    Exit code 0 means healthy."""
+    interval_seconds: DurationAboveZero = Field(default=30, alias="interval")
+    """Time between two checks. The first one follows the start of the program at once."""
+    timeout_seconds: DurationAboveZero = Field(default=30, alias="timeout")
+    """A check that takes longer is ended, and has failed."""
+    retries: int = Field(default=3, ge=1, le=MAX_HEALTH_RETRIES)
+    """Number of failures in a row after which a member is unhealthy."""
+    start_period_seconds: Duration = Field(default=0, alias="startPeriod")
+    """Time after the start of the program in which failures do not count, until the first success."""
+    start_interval_seconds: DurationAboveZero = Field(default=5, alias="startInterval")
+    """With a start period: time between two checks until the first success."""
+
+    @property
+    def words(self) -> list[str]:
+        """The program of the check, and its arguments."""
+        return ["/bin/sh", "-c", self.command] if isinstance(self.command, str) else list(self.command)
+
+    @property
+    def patience_seconds(self) -> int:
+        """Time after the start of its program after which a member is unhealthy if no check has succeeded: the start
+        period, all retries, and the end of a check that is under way."""
+        return self.start_period_seconds + self.retries * self.interval_seconds + self.timeout_seconds
 
 
 class FileUse(Document):

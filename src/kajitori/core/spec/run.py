@@ -34,6 +34,7 @@ from kajitori.core.spec.parts import (
     Checkpoint,
     CodeUse,
     FilesUse,
+    HealthCheck,
     Resources,
     RunNetwork,
     SecretUse,
@@ -204,6 +205,8 @@ class RunSpec(Document):
     code: CodeUse | None = None
     files: FilesUse | None = None
     checkpoint: Checkpoint | None = None
+    health: HealthCheck | None = None
+    """Check of the members' health. Left out: members have no health; the HEALTHCHECK of an image is not read."""
     restarts: int | None = Field(default=None, ge=0, le=MAX_RESTARTS)
     """How often the gang, or each member of a sweep, is restarted after its program failed. Left out: the policy's
     default, which depends on whether the run has a checkpoint. Restarts after node loss, eviction or preemption do not

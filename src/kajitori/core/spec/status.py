@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words.nodes.node_lists import expand, expand_ranks
@@ -437,6 +438,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     """States of members; only for sweeps."""
     notable: list[Notable] = []
     findings: list[Finding] = []
+    health: RunHealth | None = None
+    """Health of the members; None without a health check, and while no member runs."""
     memory: MemoryPeak | None = None
     """Peak memory of members; None before the first measurement."""
     setback: Setback | None = None

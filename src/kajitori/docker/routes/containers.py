@@ -103,27 +103,19 @@ async def list_containers(request: web.Request) -> web.Response:
     check_container_filters(filters)
     limit = number(request.query, "limit")
     everything = flag(request.query, "all") or limit > 0 or bool(filters.keys() & {"status", "exited"})
-    containers = matching(await engine.platform.containers(), filters, engine.health.status)
+    containers = matching(await engine.platform.containers(), filters)
     shown = [one for one in containers if everything or one.is_active]
     now = engine.now()
     shown = shown[:limit] if limit > 0 else shown
-    return json_answer(
-        [
-            summary(one, now, engine.ports.of(one), engine.networks_of(one), health.status if health else "")
-            for one, health in ((one, engine.health.of(one)) for one in shown)
-        ]
-    )
+    return json_answer([summary(one, now, engine.ports.of(one), engine.networks_of(one)) for one in shown])
 
 
 @routes.get("/containers/{id}/json")
 async def inspect(request: web.Request) -> web.Response:
     engine, container = engine_of(request), await container_of(request)
     members = await engine.platform.members(container)
-    networks, health = engine.networks_of(container), engine.health.of(container)
-    engine.health.watch(container)  # it may have been started without this bridge
-    shown = inspection(
-        container, members, engine.ports.of(container), networks, health.view() if health is not None else None
-    )
+    events = await engine.platform.events(container) if container.has_health_check else []
+    shown = inspection(container, members, engine.ports.of(container), engine.networks_of(container), events)
     if flag(request.query, "size"):
         shown |= {"SizeRw": 0, "SizeRootFs": 0}
     return json_answer(shown)

@@ -21,6 +21,9 @@ NETWORK = "bridge"
 BUILT_IN_NETWORKS = ("bridge", "host", "none")
 """Networks that each engine of Docker has. In them no container finds another by name."""
 
+STARTING, HEALTHY, UNHEALTHY, NO_CHECK = "starting", "healthy", "unhealthy", "none"
+"""Words of Docker for the health of a container."""
+
 NO_TIME = "0001-01-01T00:00:00Z"
 
 KILLED, TERMINATED = 137, 143
@@ -166,6 +169,20 @@ class Container:
     def is_service(self) -> bool:
         """Whether its program is started again whenever it has ended."""
         return self.spec.get("type") == "service"
+
+    @property
+    def has_health_check(self) -> bool:
+        return bool(self.spec.get("health"))
+
+    @property
+    def health(self) -> str:
+        """Docker's word for its health, for a gang that of all members; `none` without a check. As with Docker, a
+        container that has ended is unhealthy, and one whose program has not started yet is starting."""
+        if not self.has_health_check:
+            return NO_CHECK
+        if self.has_ended:
+            return UNHEALTHY
+        return str((self.status.get("health") or {}).get("status") or STARTING)
 
     @property
     def last_exit_code(self) -> int | None:

@@ -22,6 +22,15 @@ container that was created and not started counts as ended."""
 
 LABEL_PREFIX = "kaji."
 
+HEALTH_TIMES = {
+    "Interval": "interval",
+    "Timeout": "timeout",
+    "StartPeriod": "startPeriod",
+    "StartInterval": "startInterval",
+}
+"""Times of a health check in Docker's API, and their fields in the spec's `health`."""
+_LETTERS = re.compile("(?=[A-Z])")
+
 ALWAYS = ("always", "unless-stopped")
 """Restart policies of services."""
 
@@ -323,22 +332,32 @@ def restarts_of(policy: Mapping[str, Any]) -> int:
 
 
 def _health(made: Creation, check: Mapping[str, Any]) -> None:
-    """Check a health check; `kajitori.docker.health` reads it from the notes."""
+    """Translate a health check. Times of Docker are in nanoseconds, and 0 stands for the default."""
     kind, *words = check.get("Test") or [""]
-    times = {"Interval": "interval", "Timeout": "timeout", "StartPeriod": "start-period"}
-    times |= {"StartInterval": "start-interval"}
     if kind not in ("", "NONE", "CMD", "CMD-SHELL"):
         made.complain("Healthcheck", f"Unknown healthcheck type {kind!r}", "use CMD, CMD-SHELL or NONE", value=kind)
     elif kind.startswith("CMD") and not any(words):
         made.complain("--health-cmd", "the test has no command", "name one, such as --health-cmd 'test -e /ready'")
-    elif not kind and any(check.get(name) for name in (*times, "Retries")):
+    elif not kind and any(check.get(name) for name in (*HEALTH_TIMES, "Retries")):
         text = "the image's own check is not known before it runs, so nothing is checked; name one: --health-cmd"
         made.warnings.append(f"--health-interval: {text}")
-    for name, option in times.items():
-        if (value := int(check.get(name) or 0)) and value < 10**6:
-            made.complain(f"--health-{option}", f"{name} in Healthcheck cannot be less than 1ms", value=f"{value}ns")
+    health: dict[str, Any] = {}
+    for name, field in HEALTH_TIMES.items():
+        nanoseconds, option = int(check.get(name) or 0), f"--health-{_LETTERS.sub('-', field).lower()}"
+        if nanoseconds and nanoseconds < 10**6:
+            made.complain(option, f"{name} in Healthcheck cannot be less than 1ms", value=f"{nanoseconds}ns")
+        elif nanoseconds:
+            health[field] = f"{-(-nanoseconds // 10**9)}s"
+            if nanoseconds % 10**9 and kind.startswith("CMD"):
+                made.warnings.append(f"{option} {nanoseconds / 1e9:g}s: kubelets know whole seconds: {health[field]}")
     if int(check.get("Retries") or 0) < 0:
         made.complain("--health-retries", "Retries in Healthcheck cannot be negative", value=check["Retries"])
+    elif check.get("Retries"):
+        health["retries"] = int(check["Retries"])
+    if kind.startswith("CMD"):
+        is_text = kind == "CMD-SHELL" and len(words) == 1
+        shell = ["/bin/sh", "-c"] if kind == "CMD-SHELL" else []
+        made.spec["health"] = {"command": words[0] if is_text else [*shell, *words], **health}
 
 
 def _network(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any], networking: Mapping[str, Any]) -> None:

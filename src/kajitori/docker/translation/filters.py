@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kajitori.docker.translation.container import Container, network_id, seconds_of
+from kajitori.docker.translation.container import (
+    HEALTHY,
+    NO_CHECK,
+    STARTING,
+    UNHEALTHY,
+    Container,
+    network_id,
+    seconds_of,
+)
 from kajitori.docker.translation.inspection import mounts, published
 from kajitori.errors import InvalidInput
 
@@ -31,7 +39,7 @@ CONTAINER_FILTERS = frozenset(
         "volume",
     }
 )
-HEALTHS = frozenset({"healthy", "none", "starting", "unhealthy"})
+HEALTHS = frozenset({STARTING, HEALTHY, UNHEALTHY, NO_CHECK})
 STATES = frozenset({"created", "dead", "exited", "paused", "removing", "restarting", "running"})
 
 
@@ -64,17 +72,14 @@ def check_container_filters(filters: Filters) -> None:
             raise InvalidInput.one("exited", f"invalid filter 'exited={code}'", hint="write an exit code")
 
 
-def matching(
-    containers: Sequence[Container], filters: Filters, health: Callable[[Container], str] = lambda _: "none"
-) -> list[Container]:
-    """Return the containers that pass all filters, in the same order. `health` returns a container's health."""
+def matching(containers: Sequence[Container], filters: Filters) -> list[Container]:
+    """Return the containers that pass all filters, in the same order."""
     before = _times(containers, filters.get("before", frozenset()))
     since = _times(containers, filters.get("since", frozenset()))
     return [
         container
         for container in containers
         if _passes(container, filters)
-        and ("health" not in filters or health(container) in filters["health"])
         and (not before or _created(container) < min(before))
         and (not since or _created(container) > max(since))
     ]
@@ -92,6 +97,7 @@ def _passes(container: Container, filters: Filters) -> bool:
         "name": lambda wanted: any(_named(container, one) for one in wanted),
         "label": lambda wanted: has_labels(container.labels, wanted),
         "status": lambda wanted: container.state in wanted,
+        "health": lambda wanted: container.health in wanted,
         "exited": lambda wanted: container.has_ended and str(container.exit_code) in wanted,
         "ancestor": lambda wanted: any(_is_image(str(container.spec.get("image")), one) for one in wanted),
         "volume": lambda wanted: any({mount["Source"], mount["Destination"]} & wanted for mount in mounts(container)),

@@ -9,11 +9,24 @@ from typing import Any
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import MAX_RESTARTS
 from kajitori.core.words.quantities import parse_spec_memory_bytes
-from kajitori.docker.translation.container import NETWORK, NO_TIME, Container, network_id, seconds_of
+from kajitori.docker.translation.container import (
+    NETWORK,
+    NO_TIME,
+    STARTING,
+    UNHEALTHY,
+    Container,
+    network_id,
+    seconds_of,
+)
 from kajitori.docker.translation.images import image_id
 
 STATUS_CHARACTERS = 80
 """Longest reason in the column STATUS of `docker ps`. A registry's refusal has hundreds of characters."""
+
+FAILED_CHECK = "Unhealthy"
+"""Reason of kubelets' events about failed probes."""
+KEPT_CHECKS = 5
+"""Number of checks in the log of a container's health, as with Docker."""
 
 Networks = Mapping[str, Sequence[str]]
 """Names of networks, each with the container's aliases there."""
@@ -27,10 +40,8 @@ def summary(
     now: float,
     ports: Ports | None = None,
     networks: Networks | None = None,
-    health: str = "",
 ) -> dict[str, Any]:
-    """Return one entry of `GET /containers/json`. `ports` are those that are open on this machine; `health` is
-    empty if the container has no check."""
+    """Return one entry of `GET /containers/json`. `ports` are those that are open on this machine."""
     networks = container.networks if networks is None else networks
     return {
         "Id": container.id,
@@ -42,7 +53,7 @@ def summary(
         "Ports": _port_list(container, ports),
         "Labels": container.labels,
         "State": container.state,
-        "Status": status_words(container, now, health),
+        "Status": status_words(container, now),
         "HostConfig": {"NetworkMode": next(iter(networks), NETWORK)},
         "NetworkSettings": {"Networks": _endpoints(container, "", networks)},
         "Mounts": mounts(container),
@@ -54,20 +65,20 @@ def inspection(
     members: Sequence[Mapping[str, Any]],
     ports: Ports | None = None,
     networks: Networks | None = None,
-    health: Mapping[str, Any] | None = None,
+    events: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the answer of `GET /containers/{id}/json`. `members` are those of the run that have a Pod, `ports` those
-    that are open on this machine."""
+    that are open on this machine, `events` those of the run, the newest first."""
     words = _words(container)
     member = next((one for one in members if one["rank"] == container.rank), None)
     address = str(member["address"]) if member is not None else ""
-    image = str(container.spec.get("image", ""))
+    image, is_checked = str(container.spec.get("image", "")), container.has_health_check
     return {
         "Id": f"{container.id}.{container.rank}" if container.rank else container.id,  # docker logs asks by this id
         "Created": container.view["createdAt"],
         "Path": words[0] if words else "",
         "Args": words[1:],
-        "State": state(container, member) | ({"Health": health} if health is not None else {}),
+        "State": state(container, member) | ({"Health": _health(container, member, events)} if is_checked else {}),
         "Image": image_id(image),
         "ResolvConfPath": "",
         "HostnamePath": "",
@@ -111,7 +122,26 @@ def state(container: Container, member: Mapping[str, Any] | None = None) -> dict
     }
 
 
-def status_words(container: Container, now: float, health: str = "") -> str:
+def _health(
+    container: Container, member: Mapping[str, Any] | None, events: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the `Health` of an inspected container. The log has failed checks only, since kubelets tell no others."""
+    status, pod = container.health, f"Pod/{member['pod']}" if member is not None else ""
+    if container.is_member and member is not None:
+        status = str(member.get("health") or status)
+    failed = [one for one in events if one["reason"] == FAILED_CHECK and one["object"] == pod][:KEPT_CHECKS]
+    retries = int(container.spec["health"].get("retries") or 1)
+    return {
+        "Status": status,
+        "FailingStreak": retries if status == UNHEALTHY else 0,
+        "Log": [
+            {"Start": one["time"], "End": one["time"], "ExitCode": 1, "Output": one["message"]}
+            for one in reversed(failed)
+        ],
+    }
+
+
+def status_words(container: Container, now: float) -> str:
     """Return the column STATUS of `docker ps`."""
     if container.view.get("deleting"):
         return "Removal In Progress"
@@ -121,8 +151,9 @@ def status_words(container: Container, now: float, health: str = "") -> str:
     if container.has_ended:
         return f"Exited ({container.exit_code}) {_ago(now - seconds_of(container.finished_at))} ago"
     if phase is Phase.RUNNING:
-        word = "health: starting" if health == "starting" else health
-        return f"Up {_ago(now - seconds_of(container.started_at))}" + (f" ({word})" if word else "")
+        health = "health: starting" if container.health == STARTING else container.health
+        words = f" ({health})" if container.has_health_check else ""
+        return f"Up {_ago(now - seconds_of(container.started_at))}{words}"
     why = shorten(container.message, STATUS_CHARACTERS, placeholder="…")
     return f"{phase.value}: {why}" if why else phase.value
 

@@ -48,6 +48,13 @@ def uid(pod: Mapping[str, Any]) -> str:
     return str(pod["metadata"]["uid"])
 
 
+def version_number(pod: Mapping[str, Any]) -> int:
+    """Return the resource version as a number: versions of one server grow. Return 0 if it is not a number, so no
+    version is older than another."""
+    version = str(pod["metadata"].get("resourceVersion") or "")
+    return int(version) if version.isdigit() else 0
+
+
 def key(pod: Mapping[str, Any]) -> str:
     """Return `namespace/name`, for messages."""
     return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
@@ -73,6 +80,19 @@ def all_containers(pod: Mapping[str, Any]) -> Iterator[Manifest]:
 
 def container(pod: Mapping[str, Any], name: str) -> Manifest | None:
     return next((spec for spec in all_containers(pod) if spec["name"] == name), None)
+
+
+def container_status(pod: Mapping[str, Any], name: str) -> Manifest:
+    """Return the status of a main container or a sidecar; empty if the Pod has none."""
+    status = pod.get("status") or {}
+    found = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    return next((one for one in found if one["name"] == name), {})
+
+
+def probed_statuses(pod: Mapping[str, Any]) -> list[Manifest]:
+    """Return the statuses of the containers whose readiness is the result of probes."""
+    probed = (spec["name"] for spec in all_containers(pod) if spec.get("readinessProbe") or spec.get("startupProbe"))
+    return [container_status(pod, name) for name in probed]
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:

@@ -35,6 +35,7 @@ from kajitori.controllers.records.results import ResultKeeper
 from kajitori.controllers.run_controller import RunController
 from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.controllers.runs.claims import StartingClaims
+from kajitori.controllers.runs.health_output import HealthOutputs
 from kajitori.controllers.runs.memory_kills import NodeMemoryKills
 from kajitori.controllers.runs.network_names import NameKeeper
 from kajitori.controllers.runs.networks import NetworkKeeper
@@ -99,6 +100,7 @@ def run_controller(
         networks=networks,
         names=NameKeeper(client),
         claims=StartingClaims(client, work, now),
+        health=HealthOutputs(client, work),
         budgets=BudgetKeeper(client),
         node_victims=NodeMemoryKills(client),
         orphans=orphans,

@@ -59,11 +59,31 @@ def test_a_memory_peak_is_shown_with_its_limit_or_rank(replicas: int, memory: di
         ("Failed", {"exitCode": 137}, "Failed (137)"),
         ("Running", {"stuck": {"since": "2026-11-21T10:00:00Z"}, "idle": {"gpus": 8}}, "Stuck?"),
         ("Running", {"idle": {"gpus": 8}}, "Idle"),
+        ("Running", {"health": {"status": "healthy"}}, "Running (healthy)"),
+        ("Running", {"health": {"status": "starting"}}, "Running (health: starting)"),
+        ("Running", {"health": {"status": "unhealthy"}, "idle": {"gpus": 8}}, "Unhealthy"),
+        ("Restarting", {"health": {"status": "starting"}}, "Restarting"),
         ("Restarting", {"stuck": {"since": "2026-11-21T10:00:00Z"}}, "Restarting"),
     ],
 )
 def test_the_status_is_worded_as_on_the_web_page(phase: str, status: dict[str, Any], text: str) -> None:
     assert run_words.status_words(view("bert", phase, status=status)) == text
+
+
+@pytest.mark.parametrize(
+    ("total", "health", "text"),
+    [
+        (1, None, ""),
+        (1, {"status": "starting"}, "starting"),
+        (4, {"status": "starting", "healthy": 3, "starting": 1}, "starting: 3 of 4 are healthy"),
+        (1, {"status": "unhealthy", "unhealthy": 1, "ranks": "0", "output": "refused"}, "unhealthy"),
+        (4, {"status": "unhealthy", "unhealthy": 2, "ranks": "1,3", "output": "x"}, "unhealthy: ranks 1,3 of 4"),
+        (4, {"status": "unhealthy", "unhealthy": 1, "ranks": "3"}, "unhealthy: rank 3 of 4"),
+    ],
+)
+def test_health_is_worded_by_rank(total: int, health: dict[str, Any] | None, text: str) -> None:
+    shown = view("web", "Running", status={"health": health, "members": {"total": total}})
+    assert run_words.health_words(shown, NOW) == text
 
 
 def test_an_unknown_age_is_empty() -> None:

@@ -429,3 +429,32 @@ def test_other_runs_to_wait_for_are_named_with_their_conditions() -> None:
     wrong = faults(image="bert:3", after=["prepare", "fetch:failed", "prepare:ended", "Not A Name"])
     assert [fault.field for fault in wrong] == ["--after fetch:failed", "--after Not A Name"]
     assert [fault.field for fault in faults(image="bert:3", after=["a", "a:ended"])] == ["--after a:ended"]
+
+
+def test_the_options_of_a_health_check_are_dockers() -> None:
+    """Faults name the option, also of the command that is missing."""
+    given = build(image="x", health_cmd="a | b", health_interval="10s", health_retries="2", health_start_period="1m")
+    assert given.spec["health"] == {"command": "a | b", "interval": "10s", "retries": 2, "startPeriod": "1m"}
+    wrong = {"health_interval": "soon", "health_timeout": "0", "health_retries": "few", "health_start_interval": "-1s"}
+    names = {f"--{name.replace('_', '-')}" for name in wrong}
+    assert {fault.field for fault in faults(image="x", **wrong)} == names | {"--health-cmd"}
+    assert [fault.field for fault in faults(image="x", health_cmd="")] == ["--health-cmd"]
+
+
+def test_no_healthcheck_removes_that_of_a_template() -> None:
+    template = {"image": "x", "health": {"command": "a", "retries": 9}}
+
+    def made(**words: Any) -> RunRequest:
+        return build_request(
+            RunWords(template="t", **words),
+            environment={},
+            folder=HERE,
+            read_text=read_text,
+            pack=lambda _: DIGEST,
+            template=template,
+        )
+
+    assert made(health_cmd="b").spec["health"] == {"command": "b", "retries": 9}
+    assert "health" not in made(no_healthcheck=True).spec
+    (fault,) = made(no_healthcheck=True, health_cmd="b", health_retries="1").faults
+    assert (fault.field, fault.message) == ("--no-healthcheck", "excludes --health-cmd, --health-retries")

@@ -65,6 +65,18 @@ def test_pods_of_one_template_share_equal_parts() -> None:
     assert one.spec.node_name is two.spec.node_name
 
 
+def test_the_time_of_readiness_is_kept_if_it_is_a_result_of_checks() -> None:
+    """Health is told by it. The times of all other Pods would be as many texts."""
+    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": "t1"}]
+    plain, checked = shrunk("x", conditions=conditions), pod("y", conditions=conditions)
+    document = msgspec.to_builtins(checked)
+    document["spec"]["containers"][0]["readinessProbe"] = {"exec": {"command": ["a"]}}
+    checked = msgspec.convert(document, Pod)
+    shrink_pod(checked, None)
+    assert checked.has_readiness_probe and checked.status.conditions[0].last_transition_time == "t1"
+    assert not plain.has_readiness_probe and plain.status.conditions[0].last_transition_time == ""
+
+
 def test_a_changed_pod_shares_its_unchanged_parts() -> None:
     """A comparison by identity then shows what changed."""
     old = shrunk("x")

@@ -329,3 +329,15 @@ def test_a_node_that_is_gone_or_silent_is_not_ready() -> None:
 
 def test_a_deleted_member_is_terminating() -> None:
     assert seen({"phase": "Running"}, deletionTimestamp="2026-11-21T12:00:00Z").terminating
+
+
+def test_readiness_has_a_time_if_it_is_a_result_of_checks() -> None:
+    status = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "main", "ready": True, "state": {"running": {"startedAt": "t0"}}}],
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "t1"}],
+    }
+    probed = {"containers": [{"name": "main", "readinessProbe": {"exec": {"command": ["a"]}}}]}
+    member, plain = member_of(pod(status, spec=probed), READY), seen(status)
+    assert member is not None and (member.ready, member.ready_since) == (True, "t1")
+    assert (plain.ready, plain.ready_since) == (True, "")

@@ -39,6 +39,18 @@ def test_ended_members_on_cordoned_nodes_do_not_count() -> None:
     assert budget_spec("batch", "u1", status(2), [member(0), ended]) == budget_spec("batch", "u1", status(2), [])
 
 
+def test_health_protects_nobody_less() -> None:
+    """A member whose check fails is not ready. It is evicted only from a service that has others."""
+    members = [member(rank) for rank in range(4)]
+    for kind, total, evicts in (
+        ("batch", 4, "IfHealthyBudget"),
+        ("service", 1, "IfHealthyBudget"),
+        ("service", 4, "AlwaysAllow"),
+    ):
+        found = budget_spec(kind, "u1", status(total), members[:total], has_health_check=True)  # type: ignore[arg-type]
+        assert found is not None and found["unhealthyPodEvictionPolicy"] == evicts
+
+
 @pytest.mark.parametrize("kind", ["batch", "service"])
 def test_a_single_member_is_protected_until_its_node_is_cordoned(kind: Any) -> None:
     found = budget_spec(kind, "u1", status(1), [member(0)])

@@ -383,3 +383,26 @@ def test_a_member_has_the_input_of_its_run(document: dict[str, Any], given: dict
     """Input from a pipe ends with its client; at a terminal, clients come and go."""
     container = members({"replicas": 1, **document}).pod(0, "n")["spec"]["containers"][0]
     assert {name: container[name] for name in ("stdin", "stdinOnce", "tty") if name in container} == given
+
+
+def test_a_health_check_is_a_readiness_probe() -> None:
+    """Readiness neither restarts nor ends a program. No `$` of the command is a variable of Kubernetes."""
+    container = members({"health": {"command": "test $(cat /x) = $$", "timeout": 2}}).pod(0, "n")["spec"]["containers"][
+        0
+    ]
+    assert container["readinessProbe"] == {
+        "exec": {"command": ["/bin/sh", "-c", "test $$(cat /x) = $$$$"]},
+        "periodSeconds": 30,
+        "timeoutSeconds": 2,
+        "failureThreshold": 3,
+    }
+    assert "startupProbe" not in container and "livenessProbe" not in container
+
+
+def test_a_start_period_has_a_pace_of_its_own() -> None:
+    """Until the first success. The startup probe, which would end the program, never reaches its threshold."""
+    check = {"command": ["/probe"], "interval": "1m", "retries": 2, "startPeriod": "10m", "startInterval": "3s"}
+    container = members({"health": check}).pod(0, "n")["spec"]["containers"][0]
+    probe = {"exec": {"command": ["/probe"]}, "timeoutSeconds": 30}
+    assert container["readinessProbe"] == probe | {"periodSeconds": 60, "failureThreshold": 2}
+    assert container["startupProbe"] == probe | {"periodSeconds": 3, "failureThreshold": 2**31 - 1}

@@ -48,6 +48,18 @@ SPECS: list[dict[str, Any]] = [
     {"image": "x", "type": "service", "resources": {"wholeNode": True, "gpuType": "h100"}, "hostNetwork": True},
     {"image": "x", "replicas": 8, "minReplicas": 2, "privileged": True, "notify": {"kinds": []}},
     {"image": "x", "stdin": True, "tty": True},
+    {"image": "x", "type": "service", "health": {"command": "curl -f localhost | grep 'a b'"}},
+    {
+        "image": "x",
+        "health": {
+            "command": "--x",
+            "interval": "10s",
+            "timeout": "1m",
+            "retries": 5,
+            "startPeriod": "2m",
+            "startInterval": "1s",
+        },
+    },
     {
         "image": "x",
         "tolerations": [{"key": "k", "operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoExecute"}],
@@ -128,6 +140,7 @@ def test_any_text_survives_the_shell(words: list[str], value: str) -> None:
         ({"notify": {"channels": ["a"], "kinds": []}}, ("notify",)),
         ({"volumes": [{"hostPath": "/a:b", "path": "/c"}, {"name": "d", "path": "/d"}]}, ("volumes",)),
         ({"tolerations": [{"operator": "Exists"}]}, ("tolerations",)),
+        ({"health": {"command": ["/probe", "-v"]}}, ("health",)),
     ],
 )
 def test_what_no_option_expresses_is_named(part: dict[str, Any], left_out: tuple[str, ...]) -> None:

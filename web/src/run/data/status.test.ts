@@ -22,6 +22,8 @@ it("suspects running runs only", () => {
   const run = (status: object) => ({ status }) as Run;
   expect(findingOf(run({ phase: "Running", stuck }))).toBe("stuck");
   expect(findingOf(run({ phase: "Running", idle: { gpus: 8 } }))).toBe("idle");
+  expect(findingOf(run({ phase: "Running", idle: { gpus: 8 }, health: { status: "unhealthy", unhealthy: 1 } }))).toBe("unhealthy");
+  expect(findingOf(run({ phase: "Running", health: { status: "healthy", healthy: 1 } }))).toBe("");
   expect(findingOf(run({ phase: "Restarting", stuck }))).toBe("");
 });
 

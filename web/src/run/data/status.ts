@@ -26,7 +26,8 @@ export function membersOf(run: Run): { running: number; total: number } {
 /** Return what is suspected of a running run; empty if nothing is. */
 export function findingOf(run: Run): Finding | "" {
   if (phaseOf(run) !== "Running") return "";
-  return run.status.stuck ? "stuck" : run.status.idle ? "idle" : "";
+  const { stuck, health, idle } = run.status;
+  return stuck ? "stuck" : health?.unhealthy ? "unhealthy" : idle ? "idle" : "";
 }
 
 /** Return the number of GPUs of all members, of a sweep those of one. */

@@ -25,6 +25,7 @@ export function Facts({ run }: { run: Run & { isRemoved?: boolean } }) {
     ["Starts", spec.after?.length ? <AfterRuns key="after" namespace={run.namespace} after={spec.after} /> : ""],
     ["Image", spec.image],
     ["Members", members.total ? (isFinal(run) ? members.total.toLocaleString() : `${members.running.toLocaleString()} of ${members.total.toLocaleString()} run`) : ""],
+    ["Health", status.health && <HealthWords key="health" run={run} />],
     ["GPUs", gpuWords(run)],
     ["Nodes", membersOn(run.nodes ?? "")],
     ["Attempt", (status.attempts ?? 0) > 1 ? status.attempts : ""],
@@ -52,6 +53,21 @@ export function Facts({ run }: { run: Run & { isRemoved?: boolean } }) {
         ))}
       </Box>
     </Box>
+  );
+}
+
+/** The health of the members: "Healthy", "1 of 4 healthy", or since when it is unhealthy. */
+function HealthWords({ run }: { run: Run }) {
+  const { health, members } = run.status;
+  const { healthy = 0, status, since } = health ?? {};
+  const total = members?.total ?? 1;
+  if (status === "healthy") return "Healthy";
+  const counted = total > 1 ? `${healthy.toLocaleString()} of ${total.toLocaleString()} healthy` : "";
+  if (status === "starting") return counted || "Starting";
+  return (
+    <>
+      {counted || "Unhealthy"} for <Age time={since} lasting />
+    </>
   );
 }
 

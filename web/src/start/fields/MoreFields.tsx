@@ -11,7 +11,7 @@ import { Field } from "./Field";
 import { GRID, type Properties } from "./Fields";
 
 /** Fields of which most runs need none: they are shown on demand. */
-export const ON_DEMAND: readonly FieldName[] = ["checkpoint", "restarts", "timeLimit", "priority", "launcher", "after", "volumes", "env", "secrets", "labels"];
+export const ON_DEMAND: readonly FieldName[] = ["checkpoint", "health", "restarts", "timeLimit", "priority", "launcher", "after", "volumes", "env", "secrets", "labels"];
 
 /** The checkpoint folder of a run that begins with another one's checkpoint, if the person names none. */
 const USUAL_FOLDER = "/ckpt";
@@ -41,6 +41,7 @@ export function MoreFields({ show, has, kind, isOpen, notebook, change, team }: 
           isPicked={({ text }) => text === show("name").value}
           choose={({ text }) => change({ name: text, checkpoint: show("checkpoint").value || (isNotebook ? "" : USUAL_FOLDER) })}
         />
+        {has("health") && <Field {...show("health")} label="Health check" help="A shell runs it in each member, and exit code 0 means healthy. Write pg_isready, for example." code />}
         {has("restarts") && <Field {...show("restarts")} label="Restarts" help={`${kind === "sweep" ? "A member" : "The run"} starts again this often after its program failed.`} />}
         <Field
           {...show("timeLimit")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
@@ -15,7 +16,12 @@ from kajitori.api.lookup import find_run_or_record
 from kajitori.api.rendering.runs import member_view
 from kajitori.api.views.runs import MemberList
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
+from kajitori.cluster.runs.stored_runs import health_pace_of
+from kajitori.core.gang import HealthPace
+from kajitori.core.spec.reading.parsing import parse_spec
+from kajitori.errors import InvalidInput
 
 router = APIRouter(tags=["runs"])
 
@@ -31,14 +37,22 @@ async def list_members(
     run = await find_run_or_record(api, user, namespace, name)
     newest = newest_pods(api.mirror.pods_of_run(run))
     ranks = sorted(rank for rank in newest if rank > after)
-    items = []
+    pace, now, items = _health_pace(run), api.mirror.now(), []
     for rank in ranks[: query.limit]:
         pod = newest[rank]
         member = member_of(pod, api.mirror.nodes)
         if member is not None:
-            items.append(member_view(pod, member))
+            items.append(member_view(pod, member, pace, now))
     following = encode_token(ranks[query.limit - 1]) if len(ranks) > query.limit else None
     return answer(MemberList(items=items, continue_=following))
+
+
+def _health_pace(run: RunObject) -> HealthPace | None:
+    """Return the pace of the run's health check; None if it has none, or if its spec is not valid any more."""
+    try:
+        return health_pace_of(parse_spec(msgspec.json.decode(run.spec)))
+    except InvalidInput:
+        return None
 
 
 def newest_pods(pods: Iterable[Pod]) -> dict[int, Pod]:

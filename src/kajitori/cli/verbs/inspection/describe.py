@@ -117,6 +117,7 @@ def _print_overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -
             ("Status", run_words.status_words(view)),
             ("Reason", run_words.reason_words(view)),
             ("Message", str(status.get("message") or "")),
+            ("Health", run_words.health_words(view, now)),
             ("Note", _describe_note(view)),
             ("After", run_words.after_words(view)),
             ("Progress", stuck),
@@ -274,9 +275,11 @@ def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
 
 
 def _state_of_member(member: Mapping[str, Any]) -> str:
-    """Return the state of a member: `Running`, `Failed`, or `Ending` after it was told to end."""
+    """Return the state of a member: `Running (healthy)`, `Failed`, or `Ending` after it was told to end."""
     phase = str(member.get("phase") or "")
-    return "Ending" if member.get("terminating") and phase in ("Pending", "Running") else phase
+    if member.get("terminating") and phase in ("Pending", "Running"):
+        return "Ending"
+    return f"{phase} ({member['health']})" if member.get("health") else phase
 
 
 def _print_findings(view: dict[str, Any]) -> None:

@@ -51,7 +51,8 @@ class _RunCommand(BorrowingCommand):
 _DOCKERS = {
     *("detach", "name", "env", "env_file", "volume", "mount", "workdir", "entrypoint", "user", "label", "publish"),
     *("remove", "gpus", "cpus", "memory", "shm_size", "privileged", "network", "network_alias"),
-    *("interactive", "tty"),
+    *("interactive", "tty", "health_cmd", "health_interval", "health_timeout", "health_retries"),
+    *("health_start_period", "health_start_interval", "no_healthcheck"),
 }
 
 
@@ -97,6 +98,13 @@ def _closed_set(*known: str) -> Any:
     help="Runs in it find each other; or host, none.",
 )
 @click.option("--network-alias", multiple=True, metavar="NAME", help="Another name in that network.")
+@click.option("--health-cmd", metavar="COMMAND", help="Run by a shell; exit code 0 is healthy.")
+@click.option("--health-interval", metavar="TIME", help="Time between two checks: 30s.")
+@click.option("--health-timeout", metavar="TIME", help="Longest time of a check: 30s.")
+@click.option("--health-retries", metavar="N", help="Failures in a row until unhealthy: 3.")
+@click.option("--health-start-period", metavar="TIME", help="In it, failures do not count: 0s.")
+@click.option("--health-start-interval", hidden=True, metavar="TIME")
+@click.option("--no-healthcheck", is_flag=True, hidden=True)
 @click.option("--restart", hidden=True, metavar="POLICY")
 @click.option("--ipc", hidden=True, metavar="MODE")
 @click.option("--expose", hidden=True, multiple=True, metavar="PORT")
@@ -143,13 +151,13 @@ def _closed_set(*known: str) -> Any:
     help="Folder in which all members start, or its sha256:….",
 )
 @click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
-@click.option("--checkpoint-every", metavar="TIME", help="How often the program writes checkpoints, such as 10m.")
+@click.option("--checkpoint-every", metavar="TIME", help="Time between checkpoints, such as 10m.")
 @click.option("--tensorboard", metavar="PATH", help="Folder with event files, for kaji metrics.")
 @click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
-@click.option("--stuck-after", metavar="TIME", help="Time without progress after which it is suspected: 20m.")
-@click.option("--on-stuck", metavar="ACTION", help="What follows once it is stuck: tell or restart.")
+@click.option("--stuck-after", metavar="TIME", help="Time without progress until suspected: 20m.")
+@click.option("--on-stuck", metavar="ACTION", help="Once it is stuck: tell or restart.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00.")
-@click.option("--notify", metavar="WORDS", help="Channels and kinds of messages: slack,failed; or none.")
+@click.option("--notify", metavar="WORDS", help="Channels and kinds: slack,failed; or none.")
 @click.option("--grace", metavar="TIME", help="Time from SIGTERM to SIGKILL: 60s.")
 @click.option(
     "--priority",
@@ -164,8 +172,8 @@ def _closed_set(*known: str) -> Any:
     shell_complete=complete_secret,
     help="Secret as variables or files; or VAR=NAME/KEY.",
 )
-@click.option("--allow-from", multiple=True, metavar="CLASS,…", help="Only these may connect to it, such as namespace.")
-@click.option("--allow-to", multiple=True, metavar="CLASS,…", help="It may connect only to these, such as internal.")
+@click.option("--allow-from", multiple=True, metavar="CLASS,…", help="Only these may connect, such as namespace.")
+@click.option("--allow-to", multiple=True, metavar="CLASS,…", help="It connects only to these, such as internal.")
 @click.option("--node-selector", multiple=True, metavar="LABEL=VALUE", help="Only nodes with this label.")
 @click.option("--toleration", multiple=True, metavar="KEY[=VALUE][:EFFECT]", help="Taint of nodes that is no obstacle.")
 @click.option(

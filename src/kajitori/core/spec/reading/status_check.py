@@ -141,7 +141,13 @@ def _waiting_faults(status: RunStatus) -> Iterator[str]:
 
 
 def _finding_faults(status: RunStatus) -> Iterator[str]:
-    """Yield faults of findings from telemetry: a stuck run, idle GPUs, slow places."""
+    """Yield faults of findings about members: their health, a stuck run, idle GPUs, slow places."""
+    if status.health is not None:
+        for name in ("healthy", "starting", "unhealthy"):
+            if not 0 <= getattr(status.health, name) < _LARGEST:
+                yield f"health.{name} is {getattr(status.health, name)}"
+        yield from _ranks_faults("health.ranks", status.health.ranks)
+        yield from _time_faults("health.since", status.health.since)
     if status.stuck is not None:
         if not 0 <= status.stuck.attempt < _LARGEST:
             yield f"stuck.attempt is {status.stuck.attempt}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from typing import Any
 import aiohttp
 
 from kajitori.embedded.kubelet.containers.container import Container
+from kajitori.embedded.kubelet.containers.environment import expand
 from kajitori.errors import KajitoriError
 
 Check = Callable[[Mapping[str, Any]], Awaitable[str | None]]
 """Performs a handler (`exec`, `httpGet`, `tcpSocket`). Returns None on success, else what went wrong."""
 OUTPUT_BYTES = 1024
+READ_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -50,16 +53,20 @@ class ContainerProbes:
         changed: Callable[[], None],
         unhealthy: Callable[[str, str], None],
         failed: Callable[[str, str], None],
+        *,
+        was_started: bool = False,
+        was_ready: bool = False,
     ) -> None:
         """`unhealthy(probe, message)` is called on every failure, and `failed(probe, message)` when the startup or
-        liveness probe has reached its threshold."""
+        liveness probe has reached its threshold. `was_started` and `was_ready` are the results of an earlier kubelet
+        for this attempt: the container keeps them until the next probe."""
         self._spec = spec
         self._check = check
         self._changed = changed
         self._unhealthy = unhealthy
         self._failed = failed
-        self.started = not spec.get("startupProbe")
-        self.ready = not spec.get("readinessProbe") and self.started
+        self.started = was_started or not spec.get("startupProbe")
+        self.ready = self.started and (was_ready or not spec.get("readinessProbe"))
         self._task: asyncio.Task[None] | None = None
         if any(spec.get(f"{kind}Probe") for kind in ("startup", "liveness", "readiness")):
             self._task = asyncio.create_task(self._run())
@@ -70,7 +77,7 @@ class ContainerProbes:
             self._task.cancel()
 
     async def _run(self) -> None:
-        if self._spec.get("startupProbe"):
+        if not self.started:
             if not await self._until_settled("startup", self._spec["startupProbe"]):
                 return
             self.started = True
@@ -125,6 +132,8 @@ class ContainerProbes:
                 return await self._check(probe)
         except TimeoutError:
             return f"no answer within {pace.timeout_seconds:g} s"
+        except OSError as error:  # too many open files, for example: the next probe may succeed
+            return error.strerror or str(error)
 
 
 async def check(handler: Mapping[str, Any], container: Container, spec: Mapping[str, Any], pod_ip: str) -> str | None:
@@ -142,6 +151,15 @@ async def check(handler: Mapping[str, Any], container: Container, spec: Mapping[
     return f"a handler of this kind is not supported: {sorted(handler)}"
 
 
+def with_variables(probe: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a probe whose command has values for `$(VAR)`. As in Kubernetes only variables of the container whose
+    value the spec has are replaced, and those in hooks are not."""
+    if not probe.get("exec"):
+        return probe
+    known = {one["name"]: one.get("value") or "" for one in spec.get("env") or () if not one.get("valueFrom")}
+    return {**probe, "exec": {"command": [expand(word, known) for word in probe["exec"].get("command") or ()]}}
+
+
 def port_number(port: int | str, spec: Mapping[str, Any]) -> int:
     """Return a port given by its number or by its name among the container's ports; 0 if there is no such name."""
     if isinstance(port, int) or port.isdigit():
@@ -149,9 +167,28 @@ def port_number(port: int | str, spec: Mapping[str, Any]) -> int:
     return next((int(entry["containerPort"]) for entry in spec.get("ports") or () if entry.get("name") == port), 0)
 
 
+class _Output:
+    """Reads what a command prints, so that a full pipe never holds it up, and keeps the beginning."""
+
+    def __init__(self, fd: int) -> None:
+        self.kept = b""
+        self._fd = fd
+
+    def read(self) -> bool:
+        """Read once, and return whether there may be more to keep."""
+        with contextlib.suppress(BlockingIOError):
+            self.kept += os.read(self._fd, READ_BYTES)[: OUTPUT_BYTES - len(self.kept)]
+            return len(self.kept) < OUTPUT_BYTES
+        return False
+
+
 async def _check_command(argv: Sequence[str], container: Container) -> str | None:
-    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    loop = asyncio.get_running_loop()
+    read, write = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(read, False)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    output = _Output(read)
+    loop.add_reader(read, output.read)
     try:
         execution = await container.execute(argv, (null, write, write))
         try:
@@ -160,14 +197,14 @@ async def _check_command(argv: Sequence[str], container: Container) -> str | Non
             execution.close()
         if code == 0:
             return None
-        try:
-            output = os.read(read, OUTPUT_BYTES).decode(errors="replace").strip()
-        except BlockingIOError:
-            output = ""
-        return f"exit code {code}{': ' if output else ''}{output}"
+        while output.read():
+            pass
+        text = output.kept.decode(errors="replace").strip()
+        return f"exit code {code}{': ' if text else ''}{text}"
     except KajitoriError as error:
         return error.message
     finally:
+        loop.remove_reader(read)
         for fd in (read, write, null):
             os.close(fd)
 

@@ -61,7 +61,7 @@ def build_status(
     conditions = _wanted_conditions(pod, phase, containers, initialized, known)
     status: dict[str, Any] = {
         "phase": phase,
-        "conditions": [_condition_document(known, *condition, now) for condition in conditions],
+        "conditions": [_condition_document(known, *condition, now, _time_text(started_at)) for condition in conditions],
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "podIP": pod_ip,
@@ -175,16 +175,25 @@ def _container_status(spec: Manifest, view: ContainerView, phase: str) -> dict[s
 
 
 def _condition_document(
-    known: Mapping[str, Mapping[str, Any]], kind: str, holds: bool, reason: str, message: str, now: datetime
+    known: Mapping[str, Mapping[str, Any]],
+    kind: str,
+    holds: bool,
+    reason: str,
+    message: str,
+    now: datetime,
+    taken_at: str | None,
 ) -> dict[str, Any]:
+    """Return a condition. One that has not held yet does not hold since the kubelet took the Pod, however late the
+    first report is: readers tell by this time whether a container was ready since its start."""
     status = "True" if holds else "False"
     old = known.get(kind) or {}
     same = old.get("status") == status and old.get("lastTransitionTime")
+    changed_at = taken_at if taken_at and not old and not holds else format_time(now)
     keeps_reason = not holds or kind == "Initialized"
     return {
         "type": kind,
         "status": status,
-        "lastTransitionTime": old["lastTransitionTime"] if same else format_time(now),
+        "lastTransitionTime": old["lastTransitionTime"] if same else changed_at,
         "lastProbeTime": None,
         "reason": reason if reason and keeps_reason else None,
         "message": message if message and not holds else None,

@@ -10,7 +10,7 @@ from typing import Any
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.events import EventRecorder
 from kajitori.embedded.kubelet.manifest import Manifest
-from kajitori.embedded.kubelet.pods.probes import ContainerProbes, check
+from kajitori.embedded.kubelet.pods.probes import ContainerProbes, check, with_variables
 from kajitori.embedded.kubelet.pods.records import PodRecord
 from kajitori.embedded.kubelet.pods.slot import Slot
 
@@ -29,8 +29,9 @@ class Supervisor:
         self._tasks: set[asyncio.Task[None]] = set()
         """Running hooks: the event loop itself keeps no reference to them."""
 
-    def begin_probes(self, slot: Slot) -> None:
-        """Start the probes of the container's current attempt. An init container that is no sidecar has none."""
+    def begin_probes(self, slot: Slot, *, is_adopted: bool = False) -> None:
+        """Start the probes of the container's current attempt. An init container that is no sidecar has none. An
+        attempt that an earlier kubelet started keeps the results that the Pod's status has."""
         container = slot.container
         if container is None or (slot.is_init and not pods.is_sidecar(slot.spec)):
             return
@@ -43,12 +44,16 @@ class Supervisor:
         def unhealthy(kind: str, message: str) -> None:
             self._events.record(self._pod(), "Unhealthy", f"{kind.capitalize()} probe failed: {message}", warning=True)
 
+        known = pods.container_status(self._pod(), slot.name) if is_adopted else {}
+        is_same = known.get("restartCount") == max(0, slot.attempt)
         slot.probes = ContainerProbes(
             slot.spec,
-            lambda probe: check(probe, container, slot.spec, self._record.pod_ip),
+            lambda probe: check(with_variables(probe, slot.spec), container, slot.spec, self._record.pod_ip),
             self._wake,
             unhealthy,
             failed,
+            was_started=is_same and bool(known.get("started")),
+            was_ready=is_same and bool(known.get("ready")),
         )
 
     def run_start_hook(self, slot: Slot) -> None:

@@ -88,7 +88,7 @@ class PodWorker:
 
         An API server that was restored from a backup lacks later reports, so they are sent again. (If an answer
         overtook the list, the watch delivers the newer version at once.)"""
-        if _version_number(pod) < _version_number(self.pod):
+        if pods.version_number(pod) < pods.version_number(self.pod):
             self.pod = pod
             self._reporter.forget()
             self.wake()
@@ -98,7 +98,7 @@ class PodWorker:
     def _take(self, pod: Manifest) -> bool:
         """Take the Pod if it is not older than the known version, and return whether it was taken. An answer to a
         request may arrive after the watch event of a later change."""
-        if _version_number(pod) < _version_number(self.pod):
+        if pods.version_number(pod) < pods.version_number(self.pod):
             return False
         self.pod = pod
         return True
@@ -168,7 +168,7 @@ class PodWorker:
             await slot.adopt(self.wake)
             self._to_adopt.pop()
             if slot.running:
-                self._supervisor.begin_probes(slot)
+                self._supervisor.begin_probes(slot, is_adopted=True)
         if self.record.final_phase or self._gone:
             return await self._end()
         if not self.is_admitted and not await self._admit():
@@ -484,17 +484,13 @@ class PodWorker:
         if answer is None:
             return False
         if pods.uid(answer) == self.uid:
+            known = pods.probed_statuses(self.pod)
             self._take(answer)
+            if pods.probed_statuses(self.pod) != known:
+                self._save()  # a later kubelet begins with these results
         return True
 
     def _save(self) -> None:
         """Write the record, with which a later kubelet adopts the Pod."""
         self.record.pod = self.pod
         self.folders.save(self.record)
-
-
-def _version_number(pod: Manifest) -> int:
-    """Return the resource version as a number: versions of one server grow. Return 0 if it is not a number, so no
-    version is older than another."""
-    version = str(pod["metadata"].get("resourceVersion") or "")
-    return int(version) if version.isdigit() else 0

@@ -363,3 +363,24 @@ def test_all_faults_of_stuck_fields_are_told_at_once() -> None:
     assert found.keys() == {"spec.stuckAfter", "spec.onStuck"}
     assert found["spec.stuckAfter"].message == "1m30s is too short to call a run stuck"
     assert faults({"image": "x", "onStuck": "restart", "restarts": 0}).keys() == {"spec.onStuck"}
+
+
+def test_a_health_check_has_dockers_defaults() -> None:
+    """Text is for a shell, and a list for none."""
+    check = parse_spec({"image": "x", "health": {"command": "pg_isready"}}).health
+    assert check is not None and check.words == ["/bin/sh", "-c", "pg_isready"]
+    assert (check.interval_seconds, check.timeout_seconds, check.retries) == (30, 30, 3)
+    assert (check.start_period_seconds, check.start_interval_seconds) == (0, 5)
+    listed = parse_spec({"image": "x", "health": {"command": ["/probe", "-v"], "startPeriod": "1m"}})
+    assert listed.health is not None and listed.health.words == ["/probe", "-v"]
+    assert to_document(listed)["health"] == {"command": ["/probe", "-v"], "startPeriod": "1m"}
+
+
+def test_all_faults_of_a_health_check_are_reported_at_once() -> None:
+    wrong = {"command": [], "interval": "0s", "timeout": "500ms", "retries": 0, "startPeriod": "-1s", "every": 3}
+    found = faults({"image": "x", "health": wrong})
+    assert found.keys() == {f"spec.health.{field}" for field in wrong}
+    assert "no command" in found["spec.health.command"].message
+    for command in (" ", [""], ["a", 3], 3, {"a": "b"}, ["a"] * 300, "a\0b"):
+        assert faults({"image": "x", "health": {"command": command}}).keys() == {"spec.health.command"}
+    assert faults({"image": "x", "health": {"interval": "1m"}}).keys() == {"spec.health.command"}

@@ -1,0 +1,31 @@
+"""The health of a run's members in its status."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RunHealth(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """What the run's health check says of the members that run."""
+
+    status: str
+    """unhealthy if any member is; healthy if all members run and are healthy; else starting."""
+    since: str = ""
+    """Time since which that holds; empty while members are starting."""
+    healthy: int = 0
+    starting: int = 0
+    """Members in which no check has succeeded yet."""
+    unhealthy: int = 0
+    ranks: str = ""
+    """Unhealthy ranks as ranges, at most the first 64."""
+    output: str = ""
+    """What the last failed check of the first of them printed, or why it failed."""
+
+    def describe(self, members: int) -> str:
+        """Return it in a sentence; `members` is the number of the run's members."""
+        if self.unhealthy:
+            several = f" in {self.unhealthy} of {members} members ({self.ranks})" if members > 1 else ""
+            return f"its health check fails{several}{f': {self.output}' if self.output else ''}"
+        if self.status == "healthy":
+            return "its health check succeeds" if members == 1 else f"the health checks of {members} members succeed"
+        return "its health check has not succeeded yet"
