@@ -20,11 +20,13 @@ import jsonschema
 import psutil
 import pytest
 from click.testing import CliRunner
+from tests.harness import commands
 from tests.harness.commands import kaji, start_kaji
 from tests.harness.kaji_up import KajiUp
 from tests.harness.servers.real_server import free_port
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 from tests.helpers.brought_code import assert_all_get_the_same
+from tests.helpers.network.networks import in_a_network_of_its_own, ip, needs_networks
 from tests.helpers.output_schemas import check_output
 
 from kajitori.cli.app import kaji as kaji_group
@@ -504,6 +506,46 @@ def test_nothing_is_lost_when_kaji_up_is_killed_and_restarted(tmp_path: Path) ->
         wait_until(lambda: not it.runs())
     finally:
         it.kill()
+
+
+SERVE = "import http.server as h; h.HTTPServer(('', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
+ASK = """import os, time, urllib.request
+for name in ("one", "two"):
+    for _ in range(500):
+        try: print(name, "says", urllib.request.urlopen(f"http://{name}:8000/said").read().decode()); break
+        except OSError: time.sleep(0.02)
+"""
+
+
+@pytest.mark.root
+@needs_networks
+@in_a_network_of_its_own
+def test_pods_of_kaji_up_have_addresses_of_their_own(tmp_path: Path) -> None:
+    """Two programs listen on the same port and are found by name. Members of a gang get their code from the Web API, at
+    the address of the bridge. --network none needs no container engine."""
+    ip("link set lo up")
+    commands._server.cache_clear()  # the server of `kaji` processes has the machine's network
+    it, small = KajiUp(tmp_path), ("--cpus", "0.1", "-m", "64m")
+    it.start("--pod-network", "namespace", "--engine", "process")
+    try:
+        for name in ("one", "two"):
+            (it.home / name).mkdir()
+            (it.home / name / "said").write_text(f"I am {name}")
+            place = ("--name", name, "--network", "shop", "-v", f"{it.home}:{it.home}", "-w", str(it.home / name))
+            assert it.kaji("run", "-d", *place, *small, "x", sys.executable, "-c", SERVE).returncode == 0
+        (it.home / "code").mkdir()
+        (it.home / "code" / "ask.py").write_text(ASK)
+        gang = ("--name", "asks", "-n", "2", "--network", "shop", "--code", "code", *small)
+        asked = it.kaji("run", *gang, "x", sys.executable, "ask.py")
+        assert asked.returncode == 0, asked.stderr
+        assert it.kaji("logs", "--rank", "1", "asks").stdout == "one says I am one\ntwo says I am two\n"
+        alone = it.kaji("run", "--network", "none", *small, "x", "cut", "-d:", "-f1", "-s", "/proc/net/dev")
+        assert alone.stdout.split() == ["lo"], alone.stderr
+        it.kaji("rm", "-f", *it.runs())
+        wait_until(lambda: not it.runs())
+    finally:
+        it.kill()
+    assert not [device for device in Path("/sys/class/net").iterdir() if device.name.startswith("kaji-")]
 
 
 def test_nothing_runs_twice_on_a_restored_backup(tmp_path: Path) -> None:

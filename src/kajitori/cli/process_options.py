@@ -61,6 +61,17 @@ def engine_option(function: F) -> F:
     )(function)
 
 
+def pod_network_option(function: F) -> F:
+    """`--pod-network`."""
+    return click.option(
+        "--pod-network",
+        default="host",
+        show_default=True,
+        metavar="host|namespace",
+        help="namespace: each Pod on this machine gets an address of its own; as root only.",
+    )(function)
+
+
 def policy_option(function: F) -> F:
     """`--policy`."""
     return click.option("--policy", type=FILE, metavar="FILE", help="Policy file; read again when it changes.")(

@@ -120,6 +120,12 @@ def engine_faults(engine: str) -> list[Fault]:
     return [Fault("--engine", f"there is no engine {engine!r:.80}", engine, f"use one of {', '.join(ENGINES)}")]
 
 
+def pod_network_faults(network: str) -> list[Fault]:
+    if network in ("host", "namespace"):
+        return []
+    return [Fault("--pod-network", f"there is no Pod network {network!r:.80}", network, "use host or namespace")]
+
+
 def simulation_faults(nodes: int, gpus: int, *, least_nodes: int) -> list[Fault]:
     faults = []
     if not least_nodes <= nodes <= MAX_SIMULATED_NODES:

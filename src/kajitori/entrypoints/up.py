@@ -52,7 +52,7 @@ from kajitori.embedded.store.integrity import named as named_object
 from kajitori.embedded.store.repair import Repaired, repair
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.parts.leader import candidate
-from kajitori.entrypoints.parts.own_cluster import OwnController, OwnNode
+from kajitori.entrypoints.parts.own_cluster import ADDRESSES_PATIENCE_SECONDS, OwnController, OwnNode
 from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.entrypoints.parts.serving import Serving, serving_of
@@ -246,8 +246,18 @@ async def _serve(
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
             url, authorities = serving.public_url(web.port), serving.authorities()
-            images = kubelet is not None and kubelet.engine is not None
-            policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=url, server_ca=authorities, images=images))
+            if node is not None and node.has_own_addresses and not serving.is_open:
+                await _wait_for(node.wait(ADDRESSES_PATIENCE_SECONDS), working)
+                url = node.serve_pods(web) if not stop.is_set() else url
+            completed = partial(
+                on_own_cluster,
+                image=OWN_IMAGE,
+                server=url,
+                server_ca=authorities,
+                images=node is not None and node.has_images,
+                own_addresses=node is not None and node.has_own_addresses,
+            )
+            policy.complete(completed)
         served.set()
         if node is not None:
             await _wait_for(node.wait(), working)
@@ -467,6 +477,11 @@ def _own_kubelet(
     # With an engine, the user of a container is often the image's, and not the user of `kaji up`.
     open_below = options.data if engine is not None else None
     settings = KubeletSettings(
-        node_name=name, root_dir=root, address=options.host, server=server, open_below=open_below
+        node_name=name,
+        root_dir=root,
+        address=options.host,
+        server=server,
+        open_below=open_below,
+        pod_network=options.pod_network,
     )
     return Kubelet(client, settings, adapter=RunPods(), engine=engine)

@@ -140,6 +140,11 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
         lambda: UpOptions(data=HERE, kubeconfig=Path(__file__), cluster_cidr="10.9.0.0/16"),
         {"--kubeconfig"},
     ),
+    "addresses of a machine that is no node": (
+        lambda: UpOptions(data=HERE, kubeconfig=Path(__file__), pod_network="namespace"),
+        {"--pod-network"},
+    ),
+    "a Pod network of kaji up": (lambda: UpOptions(data=HERE, pod_network="mine"), {"--pod-network"}),
     "simulated nodes": (
         lambda: SimOptions(nodes=0, gpu_type=("h100",), first=-1, heartbeat_seconds=-1.0, cpus="x"),
         {"--nodes", "--gpu-type", "--first", "--heartbeat", "--cpus"},

@@ -223,6 +223,24 @@ async def test_a_container_that_exists_is_connected_with_a_network(
         assert (await answer.json())["NetworkSettings"]["Networks"] == {}
 
 
+async def test_a_container_in_internal_networks_has_a_way_out_only_by_another_one(
+    http: aiohttp.ClientSession, patches: list[dict[str, Any]]
+) -> None:
+    """`bridge` is another one, and the run is in no such network. The run remembers which networks are internal."""
+    for name, internal in (("back", True), ("front", False)):
+        async with http.post("/networks/create", json={"Name": name, "Internal": internal}) as answer:
+            warning = (await answer.json())["Warning"]
+            assert ("within the namespace only" in warning, "restricts no" in warning) == (internal, not internal)
+    for change in ("back/connect", "bridge/connect", "front/connect", "bridge/disconnect", "front/disconnect"):
+        async with http.post(f"/networks/{change}", json={"Container": "my_web"}) as answer:
+            assert answer.status == 200
+    marked, front = {"name": "back", "internal": True}, {"name": "front"}
+    lists = [[marked], [{"name": "back"}], [{"name": "back"}, front], [marked, front], [marked]]
+    assert [patch["networks"] for patch in patches] == lists
+    async with http.get("/networks/back") as answer:
+        assert (await answer.json())["Internal"] is True
+
+
 async def test_the_restart_policy_of_a_container_is_changed(
     http: aiohttp.ClientSession, patches: list[dict[str, Any]]
 ) -> None:
@@ -267,7 +285,6 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
         ("DELETE", "/containers/my_web.0?force=1", 409, "my_web.0 is one member of my_web"),
         ("POST", "/containers/my_web/update", 400, "resources of a run are fixed"),
         ("POST", "/networks/create", 400, "needs a name"),
-        ("POST", "/networks/create?internal", 400, "restricts no connections"),
         ("POST", "/containers/my_web/pause", 400, "would keep its GPUs"),
         ("POST", "/containers/my_web/kill?signal=HUP", 400, "docker top my_web"),
         ("DELETE", "/containers/my_web", 409, "stop the container before removing or force remove"),
@@ -292,7 +309,6 @@ async def test_what_can_not_be_done_is_refused_with_a_sentence(
     http: aiohttp.ClientSession, method: str, path: str, status: int, words: str
 ) -> None:
     body: dict[str, Any] = {"Memory": 1 << 20} if path.endswith("/update") else {}
-    body |= {"Name": "shop", "Internal": True} if path.endswith("?internal") else {}
     async with http.request(method, path, json=body if method == "POST" else None) as answer:
         message = (await answer.json())["message"]
         assert (answer.status, words in message) == (status, True), message

@@ -187,6 +187,10 @@ def test_networks_of_clients_become_networks_of_the_run() -> None:
     assert made.spec["networks"] == [{"name": "shop", "aliases": ["web", "my-web"]}]
     assert "my_web, a_b can't be found by this name" in made.warnings[0]
     assert made.warnings[1].startswith("--network-alias x: only in networks that were made")
+    put_networks(made, {"shop": [], "back": []}, ["back"])
+    assert made.spec["networks"] == [{"name": "shop"}, {"name": "back", "internal": True}]
+    put_networks(made, {"bridge": [], "back": []}, ["back"])  # `bridge` leads out
+    assert made.spec["networks"] == [{"name": "back"}]
     plain = creation("web")
     put_networks(plain, {"shop": ["web"], "bridge": []})
     assert (plain.spec["networks"], plain.warnings) == ([{"name": "shop"}], [])

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from kajitori.core.protection.connections import Bounds, ConnectionTable
+from kajitori.core.protection.connections import ConnectionTable
 from kajitori.monitoring.metrics import ApiMetrics
 
 log = logging.getLogger(__name__)
@@ -70,14 +70,15 @@ class Listener:
         self,
         sock: socket.socket,
         make_protocol: Callable[[Connection], asyncio.Protocol],
-        bounds: Bounds,
+        table: ConnectionTable[Connection],
         metrics: ApiMetrics,
         *,
         tls: ssl.SSLContext | None,
         tls_seconds: float,
     ) -> None:
-        """`sock` is bound, listening and non-blocking. `tls_seconds` is the longest time for a TLS handshake."""
-        self.table: ConnectionTable[Connection] = ConnectionTable(bounds)
+        """`sock` is bound, listening and non-blocking. Listeners of one server share its `table`. `tls_seconds` is the
+        longest time for a TLS handshake."""
+        self.table = table
         self._socket = sock
         self._make_protocol = make_protocol
         self._metrics = metrics

@@ -26,7 +26,7 @@ from kajitori.api.serving.listener import Connection, Listener
 from kajitori.api.serving.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
 from kajitori.configuration.tls_files import ServingCertificate, followed
 from kajitori.configuration.web_limits import WebLimits
-from kajitori.core.protection.connections import Bounds
+from kajitori.core.protection.connections import Bounds, ConnectionTable
 from kajitori.core.words.texts import http_url
 from kajitori.errors import Unavailable
 from kajitori.kube.connection.joined import PING_SECONDS
@@ -51,7 +51,7 @@ _EXPECTED_ERRORS = frozenset(
 
 
 class ApiServer:
-    """One listening socket. `start` binds it, `stop` breaks off streams and lets short requests finish.
+    """Listening sockets at one port. `start` binds the first, `stop` breaks off streams and lets short requests finish.
 
     It handles no signals; that is up to the owner of the event loop.
     """
@@ -117,6 +117,12 @@ class ApiServer:
                 raise Unavailable("the Web API did not start", hint="its log says why")
             await asyncio.sleep(0.005)
 
+    def listen_at(self, host: str, interface: str) -> None:
+        """Accept connections at a further address, those that arrive on this interface of the machine. Raises
+        Unavailable if the address can't be bound; needs root."""
+        assert self._server is not None
+        self._server.listen(_bind(host, self.port, interface))
+
     async def stop(self) -> None:
         """Stop and return once every connection is closed."""
         if self._server is None or self._task is None:
@@ -163,18 +169,25 @@ class _Server(uvicorn.Server):
             raise Unavailable("the Web API did not start", hint="its log says why")
         assert sockets is not None
         limits, metrics = self._api.callers.limits, self._api.process.metrics
+        self._table = table = ConnectionTable[Connection](_bounds(limits))
+        metrics.connections.set_function(lambda: len(table))
+        metrics.unauthenticated.set_function(lambda: table.unauthenticated)
+        self.servers = []
+        self.listen(sockets[0])
+        self.started = True
+
+    def listen(self, listening: socket.socket) -> None:
+        """Accept the connections of a socket until the server stops."""
+        limits = self._api.callers.limits
         listener = Listener(
-            sockets[0],
+            listening,
             partial(self._protocol, limits.header_seconds),
-            _bounds(limits),
-            metrics,
+            self._table,
+            self._api.process.metrics,
             tls=self._tls,
             tls_seconds=limits.header_seconds,
         )
-        metrics.connections.set_function(lambda: len(listener.table))
-        metrics.unauthenticated.set_function(lambda: listener.table.unauthenticated)
-        self.servers = [listener]  # type: ignore[list-item]  # has all methods that uvicorn calls
-        self.started = True
+        self.servers.append(listener)  # type: ignore[arg-type]  # has all methods that uvicorn calls
 
     def _protocol(self, header_seconds: float, connection: Connection) -> asyncio.Protocol:
         return HttpProtocol(
@@ -214,10 +227,13 @@ def _bounds(limits: WebLimits) -> Bounds:
     )
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, interface: str = "") -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        if interface:
+            listener = _listener_on(interface, family, (host, port))
+        else:
+            listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
         taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         why = "the port is in use" if taken else getattr(error, "strerror", None) or str(error)
@@ -228,6 +244,20 @@ def _bind(host: str, port: int) -> socket.socket:
     listener.setblocking(False)
     # Without TCP_NODELAY the end of an answer may wait 40 ms, except with uvloop.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def _listener_on(interface: str, family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
+    """Return a socket that listens only to what arrives on this interface."""
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
     return listener
 
 

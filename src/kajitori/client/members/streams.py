@@ -18,6 +18,8 @@ from urllib.parse import urlencode, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidProxy, InvalidStatus
+from websockets.frames import CloseCode
+from websockets.protocol import State
 from websockets.typing import Subprotocol
 
 from kajitori.client.connection import Response, proxy_for
@@ -208,10 +210,22 @@ async def running(target: Target, url: str) -> AsyncIterator[CommandStream]:
     socket = await _connect(url, target, COMMAND_PROTOCOL)
     try:
         yield CommandStream(socket)
-    except BaseException:
+    except KajitoriError:
         socket.transport.abort()  # a closing handshake would wait for what the server still sends
         raise
+    except BaseException:
+        _leave(socket)
+        raise
     await socket.close()
+
+
+def _leave(socket: ClientConnection) -> None:
+    """Close a connection at once, and tell the server that its caller does not come back: for one whose connection
+    breaks it keeps the program's output for a while."""
+    if socket.protocol.state is State.OPEN:
+        socket.protocol.send_close(CloseCode.NORMAL_CLOSURE)
+        socket.send_data()
+    socket.transport.abort()
 
 
 async def output_of(target: Target, run: View, command: Sequence[str], rank: int) -> CommandOutput:

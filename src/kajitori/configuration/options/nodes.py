@@ -11,6 +11,7 @@ from kajitori.configuration.option_faults import (
     file_faults,
     plain_http_faults,
     plain_url_faults,
+    pod_network_faults,
     port_faults,
     quantity_faults,
     raise_all,
@@ -80,9 +81,7 @@ class NodeOptions(ClusterOptions):
                 hint = f"write KEY[=VALUE]:EFFECT; effects are {', '.join(names.TAINT_EFFECTS)}"
                 faults.append(Fault("--taint", f"{taint!r:.80} is not a taint", taint, hint))
         faults += engine_faults(self.engine)
-        if self.pod_network not in ("host", "namespace"):
-            message = f"there is no Pod network {self.pod_network!r:.80}"
-            faults.append(Fault("--pod-network", message, self.pod_network, "use host or namespace"))
+        faults += pod_network_faults(self.pod_network)
         if self.pod_cidr:
             faults += range_faults("--pod-cidr", self.pod_cidr)
             if self.pod_network != "namespace":

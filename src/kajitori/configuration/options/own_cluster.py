@@ -13,6 +13,7 @@ from kajitori.configuration.option_faults import (
     history_faults,
     mask_faults,
     namespace_faults,
+    pod_network_faults,
     port_faults,
     raise_all,
     range_faults,
@@ -52,6 +53,8 @@ class UpOptions(SignInOptions):
     engine: str = "auto"
     """The engine that runs containers on this machine: `podman`, `docker`, `process` for its own programs, or the one
     that answers."""
+    pod_network: str = "host"
+    """`host`, or `namespace`, which gives each Pod on this machine its own address and needs root."""
     in_memory: bool = False
     """Keep the objects of the embedded cluster in memory only."""
     repair: bool = False
@@ -88,6 +91,7 @@ class UpOptions(SignInOptions):
             *self.sign_in_faults(),
             *namespace_faults(self.namespace),
             *engine_faults(self.engine),
+            *pod_network_faults(self.pod_network),
             *limit_faults(self.limit),
             *history_faults(self.history, self.history_password_file),
             *range_faults("--cluster-cidr", self.cluster_cidr),
@@ -110,6 +114,9 @@ class UpOptions(SignInOptions):
         if self.kubeconfig is None and not self.kubelet and not self.nodes:
             hint = "leave --no-kubelet out, or add --nodes 4"
             faults.append(Fault("--no-kubelet", "the cluster would have no nodes", hint=hint))
+        if self.pod_network == "namespace" and (self.kubeconfig is not None or not self.kubelet):
+            hint = "leave it out; kaji node --pod-network namespace makes this machine a node of an existing cluster"
+            faults.append(Fault("--pod-network", "this machine is no node here", self.pod_network, hint))
         if self.kubeconfig is None and self.context is not None:
             faults.append(Fault("--context", "--context needs --kubeconfig", self.context, "add --kubeconfig"))
         raise_all(faults)

@@ -77,6 +77,7 @@ def refusals(
         host_network=spec.host_network,
         first_step=begins_with_step(spec, policy),
         alone=spec.is_alone,
+        internal=spec.is_internal,
     )
     if spec.launcher == "mpi" and policy.start.image is None:
         message = "this cluster cannot give members SSH keys and a hostfile: the policy has no start.image"

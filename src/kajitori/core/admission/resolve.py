@@ -182,7 +182,7 @@ def _resolve_checkpoint_size(spec: RunSpec, policy: Policy, findings: Findings) 
 
 
 def _resolve_reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
-    reach = reach_of(spec.network, policy)
+    reach = reach_of(spec.network, policy, internal=spec.is_internal)
     if reach.is_open:
         return reach
     if spec.host_network:
@@ -193,7 +193,10 @@ def _resolve_reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
     defaulted = (asked.sources is None and reach.sources is not None) or (
         asked.targets is None and reach.targets is not None
     )
-    findings.add("NetworkDefaulted" if defaulted else "NetworkRestricted", str(reach), "spec.network")
+    if spec.is_internal:
+        findings.add("NetworkRestricted", f"{reach}, since its networks are internal", "spec.networks")
+    else:
+        findings.add("NetworkDefaulted" if defaulted else "NetworkRestricted", str(reach), "spec.network")
     if not policy.network.enforced and not is_isolated(reach, policy, alone=spec.is_alone):
         message = "these restrictions have no effect: this cluster has no network plugin that enforces them"
         findings.add("NetworkNotEnforced", message, "spec.network")

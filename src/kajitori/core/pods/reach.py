@@ -51,17 +51,34 @@ class Reach:
         )
 
 
-def reach_of(asked: NetworkAccess | None, policy: Policy) -> Reach:
+def reach_of(asked: NetworkAccess | None, policy: Policy, *, internal: bool = False) -> Reach:
     """Return the network access of a run. A direction that the run leaves out gets the policy's default, or else its
-    ceiling."""
-    return _first_that_sets(policy, asked or NetworkAccess(), policy.defaults.network, policy.ceilings.run.network)
+    ceiling. internal: whether the run is in networks, all of them internal; such a direction is limited to Pods of the
+    run's namespace."""
+    asked, of_policy = asked or NetworkAccess(), (policy.defaults.network, policy.ceilings.run.network)
+    return _first_that_sets(policy, asked, *((_within_namespace(policy, *of_policy),) if internal else of_policy))
+
+
+def _within_namespace(policy: Policy, *accesses: NetworkAccess) -> NetworkAccess:
+    """Return the part of these accesses that concerns Pods of the run's namespace."""
+
+    def limited(places: list[str] | None) -> list[str]:
+        classes, pods = policy.traffic.address_classes, policy.class_of_pods
+        return [NAMESPACE] if places is None or is_within(NAMESPACE, places, classes, pods) else []
+
+    sources, targets = _first_given(*accesses)
+    return NetworkAccess.model_construct(sources=limited(sources), targets=limited(targets))
+
+
+def _first_given(*accesses: NetworkAccess) -> tuple[list[str] | None, list[str] | None]:
+    """Return, for each direction, what the first of these that sets it says."""
+    sources = next((access.sources for access in accesses if access.sources is not None), None)
+    targets = next((access.targets for access in accesses if access.targets is not None), None)
+    return sources, targets
 
 
 def _first_that_sets(policy: Policy, *accesses: NetworkAccess) -> Reach:
-    """Return, for each direction, the first of these that sets it."""
-    always = policy.network.always
-    sources = next((access.sources for access in accesses if access.sources is not None), None)
-    targets = next((access.targets for access in accesses if access.targets is not None), None)
+    always, (sources, targets) = policy.network.always, _first_given(*accesses)
     return Reach(_restriction(sources, always.sources), _restriction(targets, always.targets))
 
 
@@ -77,10 +94,16 @@ def is_isolated(reach: Reach, policy: Policy, *, alone: bool) -> bool:
 
 
 def reach_faults(
-    asked: NetworkAccess | None, policy: Policy, *, host_network: bool, first_step: bool, alone: bool
+    asked: NetworkAccess | None,
+    policy: Policy,
+    *,
+    host_network: bool,
+    first_step: bool,
+    alone: bool,
+    internal: bool = False,
 ) -> Iterator[Fault]:
     """Yield every reason to refuse the network access of a run. first_step: whether its members first call
-    `start.server`. alone: whether none of them has to reach another."""
+    `start.server`. alone: whether none of them has to reach another. internal: as for `reach_of`."""
     asked, most = asked or NetworkAccess(), policy.ceilings.run.network
     yield from _faults_of(asked.sources, most.sources, policy, "spec.network.from", "accept connections from")
     yield from _faults_of(asked.targets, most.targets, policy, "spec.network.to", "connect to")
@@ -94,7 +117,7 @@ def reach_faults(
         if policy.network.isolates_alone:
             hint = "ask for one member and --network none, which the nodes isolate by themselves, or leave it out"
         yield Fault("spec.network", message, "none", hint, "NotEnforced")
-    targets = reach_of(asked, policy).targets
+    targets = reach_of(asked, policy, internal=internal).targets
     if first_step and targets is not None and not policy.network.always.targets and not _server_is_known(policy):
         message = f"members first call {policy.start.server}, whose addresses the policy does not list"
         hint = f"{policy.ask} (network.always.to has to list them); or allow all targets (all)"

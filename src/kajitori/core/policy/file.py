@@ -55,17 +55,27 @@ def with_first_step(policy: Policy, image: str, server: str, server_ca: str | No
 
 
 def on_own_cluster(
-    policy: Policy, image: str, server: str, server_ca: str | None = None, *, images: bool = False
+    policy: Policy,
+    image: str,
+    server: str,
+    server_ca: str | None = None,
+    *,
+    images: bool = False,
+    own_addresses: bool = False,
 ) -> Policy:
     """Return the policy for the embedded cluster of `kaji up`. It has a first step, and no network plugin that enforces
     NetworkPolicies, and its users operate it. Its members are processes of a user with a home folder; with `images`
-    they are containers, which the engine isolates."""
-    network = policy.network.model_copy(update={"enforced": False, "isolates_alone": images})
+    they are containers, which the engine isolates. own_addresses: whether each Pod has a network namespace, in which it
+    can be isolated."""
+    network = policy.network.model_copy(update={"enforced": False, "isolates_alone": images or own_addresses})
     home = policy.notebooks.home or ("folder" if images else "unchanged")
     notebooks = policy.notebooks.model_copy(update={"home": home})
     operators = policy.operators if "operators" in policy.model_fields_set else ""
-    update = {"network": network, "notebooks": notebooks, "operators": operators}
-    return with_first_step(policy, image, server, server_ca).model_copy(update=update)
+    completed = with_first_step(policy, image, server, server_ca)
+    update: dict[str, Any] = {"network": network, "notebooks": notebooks, "operators": operators}
+    if own_addresses and policy.start.image is None:
+        update["start"] = completed.start.with_server_on_bridge()
+    return completed.model_copy(update=update)
 
 
 def parse_policy(text_or_document: str | bytes | Mapping[str, Any]) -> Policy:

@@ -154,7 +154,8 @@ class _Writer:
     def network(self) -> None:
         if self.rest.pop("hostNetwork", False):
             self.head.append("--network=host")
-        if len(networks := self.rest.get("networks", ())) == 1:
+        networks = self.rest.get("networks", ())
+        if len(networks) == 1 and not networks[0].get("internal"):
             self.add("--network", networks[0].get("name"))
             self.add_all("--network-alias", networks[0].get("aliases", ()))
             del self.rest["networks"]

@@ -180,13 +180,17 @@ class FileUse(Document):
 
 class RunNetwork(Document):
     """A network in which the run and others of its namespace find each other by name. Docker's networks, and so those
-    of Compose, become such networks. It restricts no connections; see network for that."""
+    of Compose, become such networks. It restricts no connections unless it is internal; see network for that."""
 
     name: NetworkName
     """Any name; all runs of the namespace that write the same name are in one network."""
     aliases: list[DnsLabel] = Field(default_factory=list, max_length=MAX_ALIASES)
     """Names that lead to the run in this network, in addition to the run's own name. Several runs may have the same
     one. They lead to rank 0 of a gang, and to all members of a service."""
+    internal: bool = False
+    """Whether the network leads nowhere else (Docker's `--internal`). A run whose networks are all internal connects to
+    Pods of its namespace only, and only these connect to it, unless its own `network` says otherwise. One other network
+    lifts that."""
 
 
 class FilesUse(Document):

@@ -295,6 +295,11 @@ class RunSpec(Document):
         return self.array is not None or self.replicas == 1
 
     @property
+    def is_internal(self) -> bool:
+        """Whether the run is in networks, and all of them are internal."""
+        return bool(self.networks) and all(use.internal for use in self.networks)
+
+    @property
     def members(self) -> int:
         """Total number of members."""
         sweep = self.sweep

@@ -75,7 +75,7 @@ async def create(request: web.Request) -> web.Response:
     creation.notes["Networks"] = networks = {str(network["Name"]): names for network, names in named_networks}
     if labels := {str(network["Name"]): network["Labels"] for network, _ in named_networks if network["Labels"]}:
         creation.notes["NetworkLabels"] = labels
-    put_networks(creation, networks)
+    put_networks(creation, networks, [str(network["Name"]) for network, _ in named_networks if network["Internal"]])
     try:
         container = await engine.create(creation)
     except AlreadyExists as error:
@@ -83,7 +83,8 @@ async def create(request: web.Request) -> web.Response:
         raise AlreadyExists(message, hint=error.hint) from error
     except InvalidInput as error:
         raise in_dockers_words(error) from error
-    return json_answer({"Id": container.id, "Warnings": creation.warnings}, status=201)
+    unenforced = [f"--network: {one['message']}" for one in container.findings if one["code"] == "NetworkNotEnforced"]
+    return json_answer({"Id": container.id, "Warnings": creation.warnings + unenforced}, status=201)
 
 
 async def _empty_folders(engine: Engine, body: Mapping[str, Any]) -> EmptyFolders:

@@ -3,7 +3,7 @@ empty is known to this bridge alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -12,7 +12,7 @@ from kajitori.docker.engine import Engine, engine_of, json_answer, json_object
 from kajitori.docker.platform import run_path
 from kajitori.docker.translation.bodies import JoiningBody, NetworkBody
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, NO_TIME, Container, network_id
-from kajitori.docker.translation.creation import network_uses
+from kajitori.docker.translation.creation import marked_internal, network_uses
 from kajitori.docker.translation.filters import Filters, has_labels, parse_filters
 from kajitori.docker.translation.request import Creation
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
@@ -36,14 +36,15 @@ async def create_network(request: web.Request) -> web.Response:
     name, engine = str(body.get("Name") or ""), engine_of(request)
     if not name:
         raise InvalidInput.one("Name", "a network needs a name")
-    if body.get("Internal"):
-        hint = "leave it out; kaji run --allow-to says where a run may connect to, if the cluster enforces it"
-        raise InvalidInput.one("--internal", "a network gives names here, and restricts no connections", hint=hint)
     if name in await _networks(engine):
         raise AlreadyExists(f"network with name {name} already exists")
     given = {"Labels": body.get("Labels") or {}, "Driver": body.get("Driver") or "bridge"}
-    engine.networks[name] = _network(name) | given
+    engine.networks[name] = _network(name) | given | {"Internal": bool(body.get("Internal"))}
     warning = "containers in it find each other by name; it restricts no connections"
+    if body.get("Internal"):
+        warning = (
+            "containers that are in no other network connect within the namespace only, if the cluster enforces it"
+        )
     return json_answer({"Id": _network(name)["Id"], "Warning": warning}, status=201)
 
 
@@ -102,9 +103,8 @@ async def connect(request: web.Request) -> web.Response:
     networks = engine.networks_of(container)
     if name in networks:
         raise Forbidden(f"endpoint with name {container.name} already exists in network {name}")
-    await _put(
-        engine, container, name, networks | {name: aliases}, network_uses(Creation(container.name), {name: aliases})
-    )
+    joined = network_uses(Creation(container.name), {name: aliases})
+    await _put(engine, container, name, networks | {name: aliases}, joined)
     return web.Response(status=200)
 
 
@@ -122,11 +122,20 @@ async def _put(
     engine: Engine, container: Container, name: str, networks: Mapping[str, list[str]], uses: list[dict[str, Any]]
 ) -> None:
     """Let the run use a network in this way. `networks` are all of the container's then."""
+    used, then = container.spec.get("networks") or [], container
     if name in BUILT_IN_NETWORKS:
         engine.built_in_networks[container.uid] = {one: networks[one] for one in BUILT_IN_NETWORKS if one in networks}
-        return
-    others = [use for use in container.spec.get("networks") or () if use["name"] != name]
-    await engine.platform.call("PATCH", run_path(container), body={"networks": [*others, *uses]})
+    else:
+        others = [use for use in used if use["name"] != name]
+        then = Container({**container.view, "spec": {**container.spec, "networks": [*others, *uses]}})
+    internal = [key for key, one in (await _networks(engine)).items() if one["Internal"]]
+    changed = marked_internal(then.spec.get("networks") or (), internal, engine.networks_of(then))
+    if then is not container or _marks(changed) != _marks(used):
+        await engine.platform.call("PATCH", run_path(container), body={"networks": changed})
+
+
+def _marks(uses: Iterable[Mapping[str, Any]]) -> list[bool]:
+    return [bool(use.get("internal")) for use in uses]
 
 
 async def _joining(request: web.Request) -> tuple[Engine, str, Container, dict[str, Any]]:
@@ -142,6 +151,8 @@ async def _networks(engine: Engine) -> dict[str, dict[str, Any]]:
     for container in await engine.platform.containers(active=True):
         for name in container.networks.keys() - networks.keys():
             networks[name] = _network(name) | {"Labels": dict(container.network_labels.get(name) or {})}
+        for use in container.spec.get("networks") or ():
+            networks[use["name"]]["Internal"] |= bool(use.get("internal"))
     return networks | engine.networks
 
 

@@ -139,6 +139,11 @@ class Container:
         return status
 
     @property
+    def findings(self) -> list[dict[str, Any]]:
+        """What policy changed, and warnings."""
+        return list(self.status.get("findings") or ())
+
+    @property
     def has_terminal(self) -> bool:
         return bool(self.config.get("Tty"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -381,11 +381,24 @@ def _network(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any], n
                 refuse(made, option, str(value))
 
 
-def put_networks(made: Creation, networks: Mapping[str, Sequence[str]]) -> None:
+def put_networks(made: Creation, networks: Mapping[str, Sequence[str]], internal: Collection[str] = ()) -> None:
     """Write the networks of a container into the spec of its run: those that clients made, by name, each with the
-    container's aliases there."""
+    container's aliases there. `internal` are the names of the internal ones."""
     if uses := network_uses(made, networks):
-        made.spec["networks"] = uses
+        made.spec["networks"] = marked_internal(uses, internal, networks)
+
+
+def marked_internal(
+    uses: Iterable[Mapping[str, Any]], internal: Collection[str], networks: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return the networks of a run with the mark of those that are `internal`. `networks` are all of the container's.
+
+    A container that is in `bridge` too has a way out through it. Its run is not in that network, so none of its
+    networks has the mark then.
+    """
+    marks = frozenset() if NETWORK in networks else frozenset(internal)
+    without = ({key: value for key, value in use.items() if key != "internal"} for use in uses)
+    return [use | ({"internal": True} if use["name"] in marks else {}) for use in without]
 
 
 def network_uses(made: Creation, networks: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:

@@ -65,8 +65,10 @@ class Endpoints(Controller):
                 await self.client.create(ENDPOINT_SLICES, change.body, namespace)
             else:
                 # If another program changed the slice, this fails and is repeated once the watch has shown the change.
+                # If the slice is gone, then usually with its Service; the watch shows both.
                 change.body["metadata"]["resourceVersion"] = change.old.metadata.resource_version
-                await self.client.replace(ENDPOINT_SLICES, change.body)
+                with contextlib.suppress(errors.NotFound):
+                    await self.client.replace(ENDPOINT_SLICES, change.body)
 
     def _see_service(self, key: Key, _old: slices.Service | None, new: slices.Service | None) -> None:
         (self._services_of[key[0]].discard if new is None else self._services_of[key[0]].add)(key)

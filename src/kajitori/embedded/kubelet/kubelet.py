@@ -170,7 +170,7 @@ class Kubelet:
         if engine.name == "docker" and settings.pod_network == "namespace":
             raise Unsupported(
                 "Docker can't put containers into the network namespaces of Pods",
-                hint="use --engine podman as root, or leave out --pod-network namespace",
+                hint="use --engine podman as root or --engine process, or leave out --pod-network namespace",
             )
         from kajitori.embedded.kubelet.pods.runtimes import engine as engine_runtime
         from kajitori.embedded.kubelet.pods.runtimes import engine_gpus

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.core.leadership import LeaderState
+from kajitori.core.words.texts import http_url
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.entrypoints.process import Part
+from kajitori.errors import Unavailable
 from kajitori.kube.clock import steady_seconds
 
 NODE_PATIENCE_SECONDS = 10.0
+ADDRESSES_PATIENCE_SECONDS = 60.0
+"""Longest time to wait for the addresses of Pods, without which no run could start."""
 
 
 class OwnController:
@@ -43,6 +48,7 @@ class OwnNode:
 
     def __init__(self, mirror: Mirror, kubelet: Kubelet) -> None:
         self._mirror = mirror
+        self._kubelet = kubelet
         self._registered = kubelet.registered
         self._name = kubelet.settings.node_name
         self._was_ready = False
@@ -54,8 +60,28 @@ class OwnNode:
             self._was_ready = node is not None and node.is_ready
         return "" if self._was_ready else f"this machine's node {self._name} is not ready for runs yet"
 
-    async def wait(self) -> None:
-        """Wait until the node is ready, at most `NODE_PATIENCE_SECONDS`.
+    @property
+    def has_images(self) -> bool:
+        """Whether a container engine runs the Pods of this machine."""
+        return self._kubelet.engine is not None
+
+    @property
+    def has_own_addresses(self) -> bool:
+        """Whether each Pod of this machine has a network namespace and an address."""
+        return self._kubelet.settings.pod_network == "namespace"
+
+    def serve_pods(self, web: ApiServer) -> str:
+        """Serve the Web API at the address at which Pods with network namespaces reach this machine; return its URL.
+        Raises Unavailable if Pods get no addresses, once the node was waited for."""
+        network = self._kubelet.context.network
+        address, interface = network.gateway()
+        if not address:
+            raise Unavailable(f"Pods get no addresses: {network.waiting}", hint="leave out --pod-network namespace")
+        web.listen_at(address, interface)
+        return http_url(address, web.port, tls=False)
+
+    async def wait(self, seconds: float = NODE_PATIENCE_SECONDS) -> None:
+        """Wait until the node is ready, at most for so many seconds.
 
         Otherwise users who start runs as soon as `kaji up` reports success would have to wait for this machine.
         """
@@ -63,7 +89,7 @@ class OwnNode:
         unsubscribe = self._mirror.on_change(lambda *_: changed.set())
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(NODE_PATIENCE_SECONDS):
+                async with asyncio.timeout(seconds):
                     await self._registered.wait()
                     while self.awaited():
                         changed.clear()

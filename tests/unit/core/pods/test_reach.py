@@ -305,6 +305,35 @@ def test_restrictions_of_the_hosts_network_are_refused() -> None:
     assert "NetworkOfTheNode" in codes(default)
 
 
+INTERNAL: Rules = {"networks": [{"name": "back", "internal": True}]}
+
+
+def test_a_run_whose_networks_are_all_internal_stays_in_its_namespace() -> None:
+    """One network that is not internal lifts that, and so does a direction that the run names itself. The run keeps the
+    resolvers, and gets no more than policy gives to others."""
+    within = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+    spec = rules_of(None, **INTERNAL)
+    assert spec["ingress"] == [{"from": [MEMBERS]}, {"from": [{"podSelector": {}}]}]
+    assert spec["egress"][:2] == [{"to": [MEMBERS]}, {"to": [{"podSelector": {}}]}]
+    assert within.items() <= spec["egress"][2]["to"][0].items() and not lets_through(spec["egress"], "93.184.215.14")
+    front = INTERNAL["networks"] + [{"name": "front"}]
+    assert decided({"networks": front}).network is None
+    assert lets_through(rules_of({"to": ["internet"]}, **INTERNAL)["egress"], "93.184.215.14")
+    pods: list[Rules] = [{"podSelector": {}}]
+    for limit, peers in (("internal", pods), ("storage", [])):
+        spec = rules_of(None, policy={"defaults": {"network": {"to": [limit]}}}, **INTERNAL)
+        assert [peer for rule in spec["egress"][1:-2] for peer in rule["to"]] == peers
+
+
+def test_internal_networks_are_told_as_what_the_user_asked_for() -> None:
+    """And on the cluster of `kaji up` as what has no effect there."""
+    told = {one.code: one.message for one in decided(INTERNAL).findings if "Network" in one.code}
+    where = "accepts connections only from namespace, connects only to namespace"
+    assert told == {"NetworkRestricted": f"{where}, since its networks are internal"}
+    policy = on_own_cluster(parse_policy({}), "kajitori:1", "http://127.0.0.1:1")
+    assert "NetworkNotEnforced" in codes(decided(INTERNAL, policy))
+
+
 def test_restrictions_that_are_not_enforced_are_a_finding() -> None:
     """As on the cluster of `kaji up`; without restrictions there is no finding."""
     policy = on_own_cluster(parse_policy({}), "kajitori:1", "http://127.0.0.1:1")
@@ -324,6 +353,11 @@ def test_a_container_engine_isolates_runs_of_one_member() -> None:
         assert refused(document, policy)["spec.network"].code == "NotEnforced"
     processes = on_own_cluster(parse_policy({}), "kajitori:1", "http://127.0.0.1:1")
     assert refused(closed, processes)["spec.network"].code == "NotEnforced"
+    bridge = "http://10.244.0.1:1"
+    with_addresses = on_own_cluster(parse_policy({}), "kajitori:1", bridge, own_addresses=True)
+    assert decided(closed, with_addresses).template["metadata"]["annotations"]["kajitori.dev/isolation"] == "loopback"
+    assert not with_addresses.start.findings, "the bridge is within the machine"
+    assert on_own_cluster(parse_policy({}), "kajitori:1", bridge).start.findings
 
 
 @pytest.mark.parametrize(

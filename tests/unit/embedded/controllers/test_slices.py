@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.embedded.controllers.endpoints import Endpoints
 from kajitori.embedded.controllers.slices import MAX_ENDPOINTS, Change, Service, Slice, changes
 from kajitori.embedded.objects import Pod
+from kajitori.errors import NotFound
+from kajitori.kube.client import KubeClient
 
 
 def service(ports: list[dict[str, Any]] | None = None, **spec: Any) -> Service:
@@ -122,3 +125,21 @@ def test_slices_always_hold_exactly_the_pods_and_settle(histories: list[set[int]
         assert endpoints(slices).keys() == {p.metadata.name for p in pods}
         assert all(len(s.endpoints or []) <= MAX_ENDPOINTS for s in slices)
         assert changes(service(), pods, slices) == []
+
+
+async def test_a_slice_that_vanished_with_its_service_is_not_tried_again() -> None:
+    """A run that is deleted at once takes its Service with it, and the slice was gone before the controller saw that:
+    `kaji up` then warned that it was not found."""
+
+    class WithoutSlices:
+        async def replace(self, *_: object) -> None:
+            raise NotFound("endpointslices 'web-0' not found")
+
+    controller = Endpoints(cast("KubeClient", WithoutSlices()))
+    [first] = apply([], changes(service(), [pod("a")], []))
+    controller._services.items["d", "web"] = service()
+    controller._see_service(("d", "web"), None, service())
+    controller._see_slice(("d", "web-0"), None, first)
+    controller._see_pod(("d", "b"), None, pod("b", ip="10.0.0.2"))
+    await controller.reconcile()
+    assert not controller._dirty

@@ -88,8 +88,12 @@ def changes_in_words(spec: Mapping[str, Any], patch: Patch) -> str:
 
 def _in_words(value: object) -> str:
     if isinstance(value, list):
-        return " ".join(":".join((use["name"], *(use.get("aliases") or ()))) for use in value) or "none"
+        return " ".join(map(_use_in_words, value)) or "none"
     return "default" if value is None else str(value)
+
+
+def _use_in_words(use: Mapping[str, Any]) -> str:
+    return ":".join((use["name"], *(use.get("aliases") or ()))) + (" (internal)" if use.get("internal") else "")
 
 
 def _fields() -> list[str]:

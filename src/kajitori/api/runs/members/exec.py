@@ -162,13 +162,14 @@ async def _serve_attachment(
         has_left = revoked.done() or leaving.is_meant
     finally:
         if attachment.leave(caller):
-            if has_left or attachment.is_told or attachment.failure is not None:
-                await kept.drop(attachment)
-            else:
+            is_over = attachment.is_told or attachment.failure is not None
+            if not has_left and not is_over:
                 kept.keep(attachment)
-                if attachment.about.stdin and notices is None:  # the input of a pipe ends with its caller
-                    with suppress(KajitoriError):
-                        await attachment.program.close_stdin()
+            if attachment.about.stdin and notices is None and not is_over:  # the input of a pipe ends with its caller
+                with suppress(KajitoriError):
+                    await attachment.program.close_stdin()
+            if has_left or is_over:
+                await kept.drop(attachment)
 
 
 async def _talk_to(socket: WebSocket, attachment: Attachment, caller: int, notices: TerminalNotices | None) -> None:

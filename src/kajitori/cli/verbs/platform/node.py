@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from kajitori.cli.process_options import FILE, engine_option, insecure_http_option, kubeconfig_options, log_options
+from kajitori.cli.process_options import (
+    FILE,
+    engine_option,
+    insecure_http_option,
+    kubeconfig_options,
+    log_options,
+    pod_network_option,
+)
 from kajitori.cli.terminal import say
 
 _EXAMPLES = "\b\nExamples:\n  kaji node --kubeconfig node.kubeconfig --data /var/lib/kaji-node --label zone=a\n"
@@ -56,9 +63,7 @@ def _folder(data: Path | None) -> Path:
     help="Authority of the API server's client certificates; default: the one that it publishes.",
 )
 @engine_option
-@click.option(
-    "--pod-network", default="host", show_default=True, metavar="host|namespace", help="namespace: as root only."
-)
+@pod_network_option
 @click.option(
     "--pod-cidr",
     default="",

@@ -18,6 +18,7 @@ from kajitori.cli.process_options import (
     limit_option,
     log_options,
     networks_option,
+    pod_network_option,
     policy_option,
     sign_in_options,
 )
@@ -35,6 +36,7 @@ from kajitori.cli.process_options import (
 @click.option("--gpus", type=int, default=8, show_default=True, metavar="N", help="GPUs of each simulated node.")
 @gpu_type_option
 @engine_option
+@pod_network_option
 @click.option("--no-kubelet", is_flag=True, help="Do not use this machine as a node.")
 @click.option("--memory", is_flag=True, help="Keep objects in memory only.")
 @click.option("--repair", is_flag=True, help="First save what can be read of damaged objects.")

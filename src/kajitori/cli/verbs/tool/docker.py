@@ -89,10 +89,17 @@ def context(name: str, socket: Path | None, no_use: bool) -> int:
 def _socket(path: Path | None) -> Path:
     if path is not None:
         return path.expanduser().absolute()
+    import os
     import warnings
 
     import platformdirs
 
-    with warnings.catch_warnings():  # platformdirs' warning about an unset $XDG_RUNTIME_DIR is not for users
-        warnings.simplefilter("ignore", platformdirs.RuntimeDirWarning)
-        return Path(platformdirs.user_runtime_dir("kajitori")) / "docker.sock"
+    from kajitori.cli.terminal import say
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", platformdirs.RuntimeDirWarning)
+        folder = Path(platformdirs.user_runtime_dir("kajitori"))
+    if os.environ.get("XDG_RUNTIME_DIR"):  # otherwise the warning says that it is not set
+        for one in caught:
+            say(f"note: ${one.message}")
+    return folder / "docker.sock"

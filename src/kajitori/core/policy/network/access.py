@@ -41,4 +41,4 @@ class Networking(Document):
     isolates_alone: bool = False
     """Whether nodes by themselves isolate the members of runs with one member, and of sweeps, that ask for no network
     access at all (`--network none`), although no plugin enforces NetworkPolicies. `kaji up` knows that it does with a
-    container engine."""
+    container engine, and with `--pod-network namespace`."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Duration, DurationAboveZero, Image, LabelKey, LabelValue, ServerUrl
@@ -40,11 +40,20 @@ class Starting(Document):
     restart_grace_seconds: Duration = Field(default=5, alias="restartGrace")
     """When a member of a gang fails: time between SIGTERM and SIGKILL for the other members."""
 
+    _is_on_bridge: bool = PrivateAttr(default=False)
+    """Whether the server is at the address of this machine's own bridge, which its traffic does not leave."""
+
+    def with_server_on_bridge(self) -> Starting:
+        """Return the settings of `kaji up`, whose server listens on the bridge of its Pods."""
+        copy = self.model_copy()
+        copy._is_on_bridge = True
+        return copy
+
     @property
     def findings(self) -> list[str]:
         """Return warnings about settings that are valid but probably not intended."""
         url = urlsplit(self.server or "")
-        if url.scheme != "http" or is_loopback(url.hostname or ""):
+        if url.scheme != "http" or is_loopback(url.hostname or "") or self._is_on_bridge:
             return []
         warning = (
             f"start.server is {self.server}: tickets, code and the SSH keys of MPI runs cross the network in plain text"

@@ -53,6 +53,11 @@ class PodNetwork(Protocol):
     can_isolate: bool
     """Whether `isolate` works."""
 
+    def gateway(self) -> tuple[str, str]:
+        """Return (address, interface) at which Pods with addresses of their own reach this machine; empty texts while
+        there are none."""
+        ...
+
     async def start(self, living: Collection[str]) -> None:
         """Prepare the machine, and remove the networks of Pods that are not `living` (UIDs)."""
 
@@ -96,6 +101,9 @@ class HostNetwork:
 
     def __init__(self, address: str) -> None:
         self._address = address
+
+    def gateway(self) -> tuple[str, str]:
+        return "", ""
 
     async def start(self, living: Collection[str]) -> None:
         return None
@@ -143,11 +151,14 @@ class NamespaceNetwork:
         self._lock = asyncio.Lock()
         self.waiting = NO_RANGE
 
+    def gateway(self) -> tuple[str, str]:
+        return (str(_gateway_of(self._range)), self._bridge) if self._range is not None else ("", "")
+
     async def start(self, living: Collection[str]) -> None:
         if os.geteuid() != 0 or shutil.which("ip") is None:
             raise Unsupported(
                 "network namespaces for Pods need root and the program `ip`",
-                hint="leave pod_network at `host`, or run the kubelet as root",
+                hint="leave out --pod-network namespace, or run it as root on a machine with iproute2",
             )
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for uid in self._leases_by_namespace():

@@ -19,6 +19,7 @@ from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network import peers
 from kajitori.embedded.kubelet.network.names import with_names
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
+from kajitori.embedded.kubelet.network.resolvers import resolver_file
 from kajitori.embedded.kubelet.pods import admission
 from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
@@ -102,7 +103,9 @@ class Starter:
         scratch = self._folders.own / "scratch"
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
         hosts_file = self._hosts_file(pod, record, slot, addresses) if mounts.possible else None
-        plan = plan_mounts(spec, self._volumes or {}, mounts, scratch, environment, hosts_file, relocatable)
+        # An engine finds the name servers of its containers itself.
+        resolvers = resolver_file() if network_namespace and runtime is context.processes else None
+        plan = plan_mounts(spec, self._volumes or {}, mounts, scratch, environment, hosts_file, relocatable, resolvers)
         attempt = slot.attempt + 1
         prepared = Prepared(
             pod=pod,

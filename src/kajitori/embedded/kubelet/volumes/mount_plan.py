@@ -18,7 +18,7 @@ from kajitori.embedded.kubelet.machine.detection import MountAbility
 from kajitori.embedded.kubelet.volumes.pod_volumes import SHARED_MEMORY, Volume
 from kajitori.errors import KajitoriError
 
-HOSTS_PATH = "/etc/hosts"
+HOSTS_PATH, RESOLVERS_PATH = "/etc/hosts", "/etc/resolv.conf"
 SERVICE_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -44,11 +44,12 @@ def plan_mounts(
     environment: Mapping[str, str],
     hosts_file: Path | None = None,
     relocatable: Collection[str] = (),
+    resolver_file: Path | None = None,
 ) -> MountPlan:
     """Plan the mounts of one container.
 
-    `scratch` is an empty folder for this container, and `hosts_file` becomes its `/etc/hosts`. `relocatable` names the
-    volumes that programs find without a mount.
+    `scratch` is an empty folder for this container, `hosts_file` becomes its `/etc/hosts`, and `resolver_file` its
+    `/etc/resolv.conf`. `relocatable` names the volumes that programs find without a mount.
 
     Raises MountsUnavailable, which names every volume that cannot be mounted, and says why and what would work.
     """
@@ -75,6 +76,8 @@ def plan_mounts(
         mounts = [mount for mount in mounts if mount["target"] != HOSTS_PATH]  # `hosts_file` has its lines
     if hosts_file is not None and not any(mount["target"] == HOSTS_PATH for mount in mounts):
         mounts.append({"source": str(hosts_file), "sub_path": "", "target": HOSTS_PATH, "read_only": True})
+    if resolver_file is not None and not any(mount["target"] == RESOLVERS_PATH for mount in mounts):
+        mounts.append({"source": str(resolver_file), "sub_path": "", "target": RESOLVERS_PATH, "read_only": True})
     if not mounts:
         return MountPlan()
     return MountPlan({"user_namespace": ability.user_namespace, "scratch": str(scratch), "mounts": mounts})

@@ -17,6 +17,8 @@ from websockets.typing import Subprotocol
 
 from kajitori.api.runs.members import streams, terminal_notices
 from kajitori.api.serving.server import ApiServer
+from kajitori.client.members.streams import attach_url, running
+from kajitori.client.target import Target
 
 PROTOCOL = Subprotocol("v5.channel.k8s.io")
 
@@ -288,3 +290,19 @@ async def test_a_caller_whose_connection_broke_gets_the_bytes_that_it_missed(wor
         async with dial(server, back, route="attach") as anew:
             assert anew.response.headers["Kaji-Session"] != session  # type: ignore[union-attr]
             assert await anew.recv() == begin
+
+
+async def test_a_caller_that_detaches_keeps_nothing_on_the_server(world: World) -> None:
+    """The client says that it does not come back. It once hung up without a word, and the server kept the program's
+    output for a minute."""
+    await put_member(world, stdin=True, tty=True)
+    async with ApiServer(world.app) as server:
+        target = Target(server.url, "ada")
+        url = attach_url(target, {"namespace": "team", "name": "bert"}, stdin=True)
+        with pytest.raises(asyncio.CancelledError):
+            async with running(target, url) as stream:
+                await anext(stream.output())
+                raise asyncio.CancelledError
+        assert world.api.runs.attachments._by_id
+        await until(lambda: not world.api.runs.attachments._by_id)
+        assert not world.api.runs.attachments._waiting

@@ -182,6 +182,14 @@ def test_sub_path_expression() -> None:
     assert made.namespace["mounts"][0]["sub_path"] == "a/p"  # type: ignore[index]
 
 
+def test_the_nodes_name_servers_leave_a_file_of_the_container_alone() -> None:
+    servers, volumes = Path("/run/servers"), {"v": Volume("v", Path("/v"), "hostPath")}
+    for mounts, sources in (([], ["/run/servers"]), ([{"name": "v", "mountPath": "/etc/resolv.conf"}], ["/v"])):
+        made = plan_mounts({"volumeMounts": mounts}, volumes, MountAbility(True), Path("/s"), {}, resolver_file=servers)
+        assert made.namespace is not None
+        assert [mount["source"] for mount in made.namespace["mounts"]] == sources
+
+
 async def test_a_peer_that_has_ended_keeps_its_address() -> None:
     """If rank 0 of a gang ends at once, the others start and fail to connect, instead of waiting for ever."""
     cluster = FakeCluster()
