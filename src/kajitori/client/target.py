@@ -28,6 +28,10 @@ ENVIRONMENT = "environment"
 """The name of the context of $KAJI_SERVER."""
 
 
+class StillStarting(Unavailable):
+    """The servers of a cluster on this machine do not answer yet."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A server, and the caller's token and namespace there."""
@@ -366,9 +370,9 @@ def _in_folder(folder: Path) -> Target:
     return _read_target(file)
 
 
-def _still_starting(folder: Path) -> Unavailable:
+def _still_starting(folder: Path) -> StillStarting:
     hint = "try again in a moment: `kaji up` says that Kajitori is up once it answers"
-    return Unavailable(f"the cluster in {folder} is still starting", hint=hint)
+    return StillStarting(f"the cluster in {folder} is still starting", hint=hint)
 
 
 def _read_target(file: Path) -> Target:

@@ -82,7 +82,8 @@ MakeController = Callable[[KubeClient], RunController]
 
 
 def up(options: UpOptions) -> int:
-    """Run the whole platform in one process, on an embedded cluster or an existing one."""
+    """Run the whole platform in one process, on an embedded cluster or an existing one. The caller has claimed the data
+    folder."""
     if options.kubeconfig is None:
         return run_until_told(_up_embedded(options), options)
     return run_until_told(_up_existing(options), options, may_lead=True)
@@ -102,7 +103,6 @@ async def _up_embedded(options: UpOptions) -> None:
         authentication=_authentication_of(options),
     )
     async with AsyncExitStack() as closing:
-        closing.enter_context(cluster_file.claimed(options.data))
         if options.repair:
             say(words_of(await asyncio.to_thread(repair, options.data / OBJECTS)))
         engine = await engines.find(options.engine) if options.kubelet else None
@@ -155,42 +155,41 @@ async def _up_existing(options: UpOptions) -> None:
     """
     stop = stop_signal()
     config = KubeConfig.discover(options.kubeconfig, options.context)
-    with cluster_file.claimed(options.data):
-        policy = _policy_of(options, None)
-        token = ensure_token(options.data / "token")
-        leadership = await candidate(config, LEASE_NAMESPACE, "")
-        metrics = ControllerMetrics.unread()
-        metrics.add_gauge(LEADING, lambda: leadership.leads)
-        permit, on_write_error = leadership.permit, metrics.note_write_error
-        async with (
-            KubeClient(config) as client,
-            KubeClient(config, write_permit=permit, on_write_error=on_write_error) as writer,
-        ):
+    policy = _policy_of(options, None)
+    token = ensure_token(options.data / "token")
+    leadership = await candidate(config, LEASE_NAMESPACE, "")
+    metrics = ControllerMetrics.unread()
+    metrics.add_gauge(LEADING, lambda: leadership.leads)
+    permit, on_write_error = leadership.permit, metrics.note_write_error
+    async with (
+        KubeClient(config) as client,
+        KubeClient(config, write_permit=permit, on_write_error=on_write_error) as writer,
+    ):
 
-            def as_caller(bearer_token: str) -> KubeClient:
-                if secrets.compare_digest(bearer_token.encode(), token.encode()):
-                    return KubeClient(config, user_agent=USER_AGENT)
-                return client.as_bearer(bearer_token, user_agent=USER_AGENT)
+        def as_caller(bearer_token: str) -> KubeClient:
+            if secrets.compare_digest(bearer_token.encode(), token.encode()):
+                return KubeClient(config, user_agent=USER_AGENT)
+            return client.as_bearer(bearer_token, user_agent=USER_AGENT)
 
-            def elected(make_controller: MakeController) -> Part:
-                async def lead(over: asyncio.Event) -> None:
-                    await make_controller(writer).run(over)
+        def elected(make_controller: MakeController) -> Part:
+            async def lead(over: asyncio.Event) -> None:
+                await make_controller(writer).run(over)
 
-                return partial(leadership.lead, lead)
+            return partial(leadership.lead, lead)
 
-            await _serve(
-                options,
-                client,
-                policy,
-                [],
-                stop,
-                metrics,
-                serving_of(options, None),
-                token=token,
-                kubeconfig=options.kubeconfig,
-                elected=elected,
-                user_client=as_caller,
-            )
+        await _serve(
+            options,
+            client,
+            policy,
+            [],
+            stop,
+            metrics,
+            serving_of(options, None),
+            token=token,
+            kubeconfig=options.kubeconfig,
+            elected=elected,
+            user_client=as_caller,
+        )
 
 
 async def _serve(

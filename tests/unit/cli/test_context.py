@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 from tests.helpers.output_schemas import check_output
 from tests.unit.client.test_target import cluster
 
 from kajitori.cli.app import kaji
-from kajitori.cli.context import Cli
+from kajitori.cli.context import COMPLETING, START_PATIENCE_SECONDS, Cli
+from kajitori.client.target import StillStarting
 
 
 def run(runtime: Path, *args: str, **environment: str) -> Result:
@@ -69,3 +72,32 @@ def test_use_takes_one_name(tmp_path: Path) -> None:
     assert run(tmp_path / "run", "use", "lab", "--none").exit_code == 2
     missing = run(tmp_path / "run", "use", "nope")
     assert (missing.exit_code, "known: lab" in missing.stderr) == (2, True)
+
+
+def test_a_command_waits_for_a_cluster_that_is_still_starting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says so once, and gives up after a minute. A shell that completes a word never waits."""
+    data, links = tmp_path / "data", tmp_path / "clusters"
+    data.mkdir()
+    links.mkdir()
+    (links / "data").symlink_to(data / "kaji.json")
+    (data / "kaji.lock").write_text(str(os.getpid()))
+    naps = list[float]()
+
+    def sleep_until_up(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            document = {"url": "http://127.0.0.1:1", "token": "t", "pid": os.getpid(), "namespace": "me"}
+            (data / "kaji.json").write_text(json.dumps(document))
+
+    waiting = Cli(environment={}, runtime_dir=tmp_path, sleep=sleep_until_up)
+    assert waiting.find_target().url == "http://127.0.0.1:1"
+    assert len(naps) == 3
+    assert capsys.readouterr().err == f"the cluster in {data} is still starting; waiting for it\n"
+    (data / "kaji.json").unlink()
+    for environment, most in (({}, START_PATIENCE_SECONDS), ({COMPLETING: "bash"}, 0)):
+        naps.clear()
+        with pytest.raises(StillStarting):
+            Cli(environment=environment, runtime_dir=tmp_path, sleep=naps.append).find_target()
+        assert sum(naps) == pytest.approx(most)

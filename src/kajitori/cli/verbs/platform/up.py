@@ -83,9 +83,12 @@ def command(data: Path | None, no_kubelet: bool, memory: bool, gpu_type: tuple[s
     settings = UpOptions(data=folder, kubelet=not no_kubelet, in_memory=memory, gpu_type=gpu_type, **options)
     from kajitori.cli.terminal import say
     from kajitori.client.target import others_that_run
-    from kajitori.entrypoints.up import up
+    from kajitori.configuration.cluster_file import claimed
 
     if others := others_that_run(folder):
         say(f"note: another cluster runs in {', '.join(map(str, others))}; commands ask which one they are to use")
         say(f"      choose this one: kaji context use {folder}")
-    return up(settings)
+    with claimed(folder):  # first, so that commands know of the cluster while its libraries are imported
+        from kajitori.entrypoints.up import up
+
+        return up(settings)
