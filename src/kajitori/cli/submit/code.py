@@ -14,6 +14,7 @@ from kajitori.cli.terminal import say
 from kajitori.client.streams import Outage, Patience
 from kajitori.client.views import View, status_of
 from kajitori.client.web_api import Api
+from kajitori.core.words.image_names import looks_like_a_program
 from kajitori.errors import KajitoriError
 
 if TYPE_CHECKING:
@@ -131,12 +132,15 @@ def what_code_would_bring(run: View, folder: Path) -> str:
 
 
 def where_the_image_belongs(run: View) -> str:
-    """Return a hint if the failed program began with an option: its name was probably taken for the image."""
+    """Return a hint if the failed program begins with an option, or if the image has the name of a program: the program
+    was probably taken for the image."""
     spec, status = run.get("spec") or {}, status_of(run)
     typed = [*(spec.get("command") or ()), *(spec.get("args") or ())]
-    if status.get("reason") != "CommandNotFound" or not typed or not str(typed[0]).startswith("-"):
+    image = str(spec.get("image") or "")
+    if status.get("reason") != "CommandNotFound" or not typed:
         return ""
-    image = spec.get("image")
+    if not str(typed[0]).startswith("-") and not looks_like_a_program(image):
+        return ""
     return f"the first word is the image, here {image}; if that is the program: kaji run IMAGE {image} {typed[0]} …"
 
 

@@ -385,6 +385,8 @@ def _faults_of_size(
     if not len(totals):
         yield _no_node(table, anywhere, kind, policy)
         return
+    keeps_gpu_nodes_free = not member.gpus and bool(table.has_gpu.any()) and not bool(table.has_gpu[rows].any())
+    without = " without GPUs" if keeps_gpu_nodes_free else ""
     largest = totals.max(axis=0)
     is_too_large = False
     amounts = (
@@ -396,8 +398,10 @@ def _faults_of_size(
         if requested > available:
             is_too_large = True
             wanted = _format_excess(requested, shown)
-            message = f"{wanted} {unit} per member, but no {kind}node has more than {shown(available)}"
-            hint = f"ask for at most {shown(available)} per member, and for more members"
+            message = f"{wanted} {unit} per member, but no {kind}node{without} has more than {shown(available)}"
+            hint = f"ask for at most {shown(available)} per member" + (
+                ", and for more members" if len(rows) > 1 else ""
+            )
             yield Fault(f"spec.resources.{field}", message, wanted, hint, "LargerThanAnyNode")
     if is_too_large:
         return

@@ -25,7 +25,7 @@ from kajitori.core.spec.parts import HealthCheck, SecretUse
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.telemetry.training import METRICS_ENV, TENSORBOARD_ENV
 from kajitori.core.words import first_step, names
-from kajitori.core.words.image_names import full_image_name
+from kajitori.core.words.image_names import full_image_name, looks_like_a_program
 from kajitori.core.words.nodes.taints import Toleration
 from kajitori.core.words.quantities import format_cpu, format_memory
 
@@ -354,6 +354,9 @@ def _add_policy_findings(policy: Policy, resolved: Resolved, findings: Findings)
 
 
 def _add_image_finding(spec: RunSpec, findings: Findings) -> None:
-    if full_image_name(spec.image).endswith(":latest"):
+    if looks_like_a_program(spec.image):
+        message = f"{spec.image} was taken for the image; if it is the program: kaji run IMAGE {spec.image} …"
+        findings.add("ImageIsProgram", message, "spec.image")
+    elif full_image_name(spec.image).endswith(":latest"):
         message = f"the image {spec.image} may be a different one after a restart; use a fixed tag or a digest"
         findings.add("ImageTagLatest", message, "spec.image")

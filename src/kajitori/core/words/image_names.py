@@ -29,8 +29,16 @@ _NAME = re.compile(
     r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?",
     re.ASCII,
 )
+_PROGRAMS = frozenset(
+    ["accelerate", "deepspeed", "env", "mpiexec", "mpirun", "nvidia-smi", "pip", "pip3", "python3", "sh", "torchrun"]
+)  # Docker Hub has official images of other programs, such as python and bash
 _IDENTIFIER = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _WILDCARD = re.compile(r"[*?\[]")
+
+
+def looks_like_a_program(image: str) -> bool:
+    """Whether a user probably left the image out, so that the program was taken for it: `kaji run python3 train.py`."""
+    return image in _PROGRAMS or image.endswith((".py", ".sh"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ class KubeletApi:
     async def _write_log(self, request: web.Request, response: web.StreamResponse, pod: Pod, container: str) -> None:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
         await response.prepare(request)
-        line = f"simulated: no program runs in container {container} of {namespace}/{name} on {pod.spec.node_name}\n"
+        line = f"simulated: {pod.spec.node_name} only pretends to run container {container} of {namespace}/{name}\n"
         if request.query.get("timestamps") == "true":
             line = f"{pod.status.start_time or format_time(datetime.now(UTC))} {line}"
         if request.query.get("tailLines") != "0":

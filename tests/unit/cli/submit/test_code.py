@@ -232,12 +232,13 @@ def test_a_missing_file_of_this_folder_leads_to_a_hint_about_code(
 
 
 def test_a_forgotten_image_is_explained() -> None:
-    """`kaji run python3 -c ...` looks for a program called -c in the image python3."""
-    failed = view(
-        "bert", "Failed", spec={"image": "python3", "args": ["-c", "1"]}, status={"reason": "CommandNotFound"}
-    )
-    assert where_the_image_belongs(failed).endswith("kaji run IMAGE python3 -c …")
-    for spec, reason in (({"args": ["train"]}, "CommandNotFound"), ({"args": ["-c"]}, "ProgramFailed"), ({}, "")):
+    """`kaji run python -c ...` looks for a program called -c in the image python."""
+    for image, word in (("python", "-c"), ("python3", "train.py")):
+        spec = {"image": image, "args": [word, "1"]}
+        failed = view("bert", "Failed", spec=spec, status={"reason": "CommandNotFound"})
+        assert where_the_image_belongs(failed).endswith(f"kaji run IMAGE {image} {word} …")
+    for word, reason in (("train", "CommandNotFound"), ("-c", "ProgramFailed"), ("train", "")):
+        spec = {"image": "python", "args": [word]}
         assert not where_the_image_belongs(view("bert", "Failed", spec=spec, status={"reason": reason}))
 
 

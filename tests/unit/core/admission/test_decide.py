@@ -521,6 +521,14 @@ def test_the_servers_certificate_authority_reaches_the_first_step(tmp_path: Path
         assert said.get(first_step.CA_ENV) == expected
 
 
+def test_a_program_that_was_taken_for_the_image_is_a_finding() -> None:
+    """A newcomer leaves the image out, and waits for a pull that fails."""
+    for image in ("python3", "train.py"):
+        found = codes(decided({"image": image}))
+        assert "ImageIsProgram" in found and "ImageTagLatest" not in found
+    assert "ImageIsProgram" not in codes(decided({"image": "python"}))
+
+
 def test_a_service_has_no_finding_about_restarts() -> None:
     """Its members are restarted without a limit."""
     assert "RestartsDefaulted" in codes(decided({}))

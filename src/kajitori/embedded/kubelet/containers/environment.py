@@ -112,8 +112,9 @@ def command_line(container: Mapping[str, Any], environment: Mapping[str, str]) -
     if not words:
         image = container.get("image", "")
         raise ConfigError(
-            f"no command: the process kubelet runs this machine's own programs and has no image ({image})",
-            hint="give the command, such as `kaji run IMAGE python train.py`",
+            f"there is no command, and the process kubelet cannot look it up in the image ({image}): it runs this "
+            "machine's own programs",
+            hint="name the command after the image: IMAGE python3 train.py",
             code="NoCommand",
         )
     return [expand(word, environment) for word in words]
