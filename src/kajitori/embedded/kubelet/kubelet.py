@@ -31,7 +31,7 @@ from kajitori.embedded.kubelet.node import NodeStatus
 from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.inspection import RunningContainer, running_containers
 from kajitori.embedded.kubelet.pods.records import PodRecord, saved_records
-from kajitori.embedded.kubelet.pods.runtime import Runtime
+from kajitori.embedded.kubelet.pods.runtimes.runtime import Runtime
 from kajitori.embedded.kubelet.pods.strays import end_strays, running
 from kajitori.embedded.kubelet.pods.worker import PodWorker
 from kajitori.embedded.kubelet.root_lock import locked_root

@@ -19,7 +19,7 @@ from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.embedded.kubelet.containers.launch import Launch
 from kajitori.embedded.kubelet.containers.leftovers import MARKER_VARIABLE
 from kajitori.embedded.kubelet.kubelet import Kubelet
-from kajitori.embedded.kubelet.pods import worker
+from kajitori.embedded.kubelet.pods import waiting, worker
 from kajitori.embedded.kubelet.settings import KubeletSettings
 
 from .fake_cluster import FakeCluster
@@ -187,6 +187,7 @@ class Machine:
 async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
     """A kubelet that tries again after 100 ms what it could not do yet."""
     monkeypatch.setattr(worker, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(waiting, "RETRY_SECONDS", 0.1)
     machine = Machine(tmp_path / "kubelet")
     await machine.start()
     yield machine

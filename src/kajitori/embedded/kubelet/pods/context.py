@@ -18,8 +18,8 @@ from kajitori.embedded.kubelet.network.names import NameBook
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.pods import admission
 from kajitori.embedded.kubelet.pods.admission import Refusal
-from kajitori.embedded.kubelet.pods.runtime import Runtime
 from kajitori.embedded.kubelet.pods.runtimes.process import ProcessRuntime
+from kajitori.embedded.kubelet.pods.runtimes.runtime import Runtime
 from kajitori.embedded.kubelet.settings import MAX_PROCESSES_SHARE, KubeletSettings
 from kajitori.embedded.kubelet.volumes.pod_volumes import Volumes
 

@@ -23,7 +23,7 @@ from kajitori.embedded.kubelet.network.resolvers import resolver_file
 from kajitori.embedded.kubelet.pods import admission
 from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
-from kajitori.embedded.kubelet.pods.runtime import Prepared, Runtime, Say
+from kajitori.embedded.kubelet.pods.runtimes.runtime import Prepared, Runtime, Say
 from kajitori.embedded.kubelet.pods.slot import Slot
 from kajitori.embedded.kubelet.volumes.mount_plan import (
     HOSTS_PATH,

@@ -11,8 +11,6 @@ from typing import Any
 
 from kajitori.embedded import names
 from kajitori.embedded.kubelet import manifest as pods
-from kajitori.embedded.kubelet.containers.environment import ConfigError
-from kajitori.embedded.kubelet.engine.images import ImageNotReady
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.links import NetworkError
 from kajitori.embedded.kubelet.network.names import rewrite
@@ -22,24 +20,19 @@ from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
 from kajitori.embedded.kubelet.pods.reporting import Reporter
 from kajitori.embedded.kubelet.pods.slot import Slot
-from kajitori.embedded.kubelet.pods.starter import Starter, WaitingForPeer
+from kajitori.embedded.kubelet.pods.starter import Starter
 from kajitori.embedded.kubelet.pods.status import build_status, rejected_status
 from kajitori.embedded.kubelet.pods.steps import RestartBackoff, Steps, next_steps
 from kajitori.embedded.kubelet.pods.supervision import Supervisor
+from kajitori.embedded.kubelet.pods.waiting import PREPARATION_ERRORS, RETRY_SECONDS, StartWaits
 from kajitori.embedded.kubelet.shim import main as shim
-from kajitori.embedded.kubelet.volumes.mount_plan import MountsUnavailable
-from kajitori.embedded.kubelet.volumes.pod_volumes import VolumeNotReady
 from kajitori.errors import Conflict, KajitoriError, NotFound
 from kajitori.kube import resources
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 2.0
-PEER_RETRY_SECONDS = 0.5
 FORCED_GRACE_SECONDS = 2.0
 """Grace period of a Pod that vanished from the API server because it was deleted with force."""
-_PREPARATION_ERRORS = (ImageNotReady, WaitingForPeer, VolumeNotReady, NetworkError, ConfigError, MountsUnavailable)
-"""Errors for which a container waits before it is started."""
 
 
 class PodWorker:
@@ -59,6 +52,7 @@ class PodWorker:
         self._to_adopt = list(self.slots.values()) if record is not None else []
         self._starter = Starter(context, self.folders)
         self._supervisor = Supervisor(context.events, self.record, lambda: self.pod, self.wake)
+        self._waits = StartWaits(context, self.record, lambda: self.pod, self.fail)
         self._network_pods = NetworkPods(context.settings.root_dir, context.adapter)
         self._gone = False
         self._wake = asyncio.Event()
@@ -239,7 +233,7 @@ class PodWorker:
                 break
             steps = self._next_steps(self.context.clock())
         for name, seconds in steps.backing_off.items():
-            self._back_off(self.slots[name], seconds)
+            self._waits.back_off(self.slots[name], seconds)
         for name in steps.stop:
             self._supervisor.stop(self.slots[name], pods.grace_seconds(self.pod), "Stopping sidecar")
         if steps.phase in pods.FINAL_PHASES:
@@ -299,8 +293,8 @@ class PodWorker:
         """Start the container's next attempt. Return the seconds until the next try, 0 if it was started."""
         try:
             launch = await self._prepare(slot)
-        except (*_PREPARATION_ERRORS, OSError) as error:
-            return self._wait_after(slot, error)
+        except (*PREPARATION_ERRORS, OSError) as error:
+            return self._waits.after(slot, error)
         if slot.attempt >= 0:
             observed = slot.observed(self.record.restarts_in_a_row.get(slot.name, 0))
             self.record.restarts_in_a_row[slot.name] = self._backoff.next_restarts_in_a_row(observed)
@@ -310,7 +304,7 @@ class PodWorker:
         try:
             state = await slot.launch(launch, self.wake)
         except OSError as error:
-            return self._wait_for(slot, "CreateContainerError", str(error), RETRY_SECONDS)
+            return self._waits.wait_for(slot, "CreateContainerError", str(error), RETRY_SECONDS)
         if state.status == shim.FAILED:
             self.context.events.record(self.pod, "Failed", f"Error: {state.message}", warning=True)
         else:
@@ -318,31 +312,6 @@ class PodWorker:
             self._supervisor.begin_probes(slot)
             self._supervisor.run_start_hook(slot)
         return 0.0
-
-    def _wait_after(self, slot: Slot, error: Exception) -> float:
-        """Note why the container cannot be started yet, or fail the Pod. Return the seconds until the next try."""
-        events, settings = self.context.events, self.context.settings
-        match error:
-            case ImageNotReady():
-                return self._wait_for_image(slot, error)
-            case WaitingForPeer():
-                if self.context.clock() > self.record.started_at + settings.peer_wait_seconds:
-                    self.fail("PeerUnavailable", f"{error.message}, for {settings.peer_wait_seconds:g} s")
-                return self._wait_for(slot, error.code, error.message, PEER_RETRY_SECONDS)
-            case VolumeNotReady() | NetworkError():
-                reason = "FailedMount" if isinstance(error, VolumeNotReady) else error.code
-                events.record(self.pod, reason, error.message, warning=True)
-                return self._wait_for(slot, "ContainerCreating", error.message, RETRY_SECONDS)
-            case ConfigError():
-                message = f"{error.message}. {error.hint}".removesuffix(". ")
-                if error.code == "NoCommand":
-                    self.fail(error.code, message)
-                events.record(self.pod, "Failed", f"Error: {message}", warning=True)
-                return self._wait_for(slot, ConfigError.code, message, RETRY_SECONDS)
-            case MountsUnavailable():
-                self.fail(error.code, f"{error.message}. {error.hint}")
-                return self._wait_for(slot, ConfigError.code, error.message, RETRY_SECONDS)
-        return self._wait_for(slot, "CreateContainerError", str(error), RETRY_SECONDS)
 
     async def _prepare(self, slot: Slot) -> Any:
         """Prepare volumes, network and image, and return the launch document of the container's next attempt.
@@ -362,26 +331,6 @@ class PodWorker:
     def _say(self, reason: str, message: str, is_warning: bool) -> None:
         """Record an Event about the Pod."""
         self.context.events.record(self.pod, reason, message, warning=is_warning)
-
-    def _wait_for_image(self, slot: Slot, error: ImageNotReady) -> float:
-        """Note that the container waits for its image. Return the seconds until the next try."""
-        if error.code in ("ImagePullBackOff", "ErrImageNeverPull") and slot.waiting_reason != error.code:
-            self._say("BackOff" if error.code == "ImagePullBackOff" else error.code, error.message, True)
-        return self._wait_for(slot, error.code, error.message, error.retry_seconds)
-
-    def _wait_for(self, slot: Slot, reason: str, message: str, seconds: float) -> float:
-        """Note what the container waits for. Return the seconds until the next try, which are given."""
-        slot.waiting_reason, slot.waiting_message = reason, message
-        return seconds
-
-    def _back_off(self, slot: Slot, seconds: float) -> None:
-        """Note that the container waits for its restart after this whole pause."""
-        if slot.waiting_reason != "CrashLoopBackOff":
-            self.context.events.record(
-                self.pod, "BackOff", f"Back-off restarting failed container {slot.name}", warning=True
-            )
-        slot.waiting_reason = "CrashLoopBackOff"
-        slot.waiting_message = f"back-off {seconds:g}s restarting failed container={slot.name} pod={pods.key(self.pod)}"
 
     # ------------------------------------------------------------------------------------------ ending
 

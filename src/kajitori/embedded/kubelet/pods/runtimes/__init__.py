@@ -1,2 +1,2 @@
 """How a node runs containers: as plain processes, or by the engine of Docker or Podman. Begin with
-`process.ProcessRuntime`."""
+`runtime.Runtime`."""

@@ -26,10 +26,10 @@ from kajitori.embedded.kubelet.engine.images import (
 from kajitori.embedded.kubelet.machine.detection import MountAbility
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.pods import admission, messages
-from kajitori.embedded.kubelet.pods.runtime import Prepared, Say, engine_name
 from kajitori.embedded.kubelet.pods.runtimes import libpod
 from kajitori.embedded.kubelet.pods.runtimes.engine_gpus import GpuAccess
 from kajitori.embedded.kubelet.pods.runtimes.process import oom_score
+from kajitori.embedded.kubelet.pods.runtimes.runtime import Prepared, Say, engine_name
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 from kajitori.kube import resources

@@ -15,7 +15,7 @@ from kajitori.embedded.kubelet.containers.launch import Launch
 from kajitori.embedded.kubelet.machine.detection import Machine, MountAbility
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.pods import admission, messages
-from kajitori.embedded.kubelet.pods.runtime import Prepared, Say
+from kajitori.embedded.kubelet.pods.runtimes.runtime import Prepared, Say
 from kajitori.embedded.kubelet.settings import KubeletSettings
 
 

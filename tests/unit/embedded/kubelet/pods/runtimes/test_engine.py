@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kajitori.embedded.kubelet.containers.environment import ConfigError
-from kajitori.embedded.kubelet.pods.runtime import Prepared, engine_name
 from kajitori.embedded.kubelet.pods.runtimes import engine_gpus
 from kajitori.embedded.kubelet.pods.runtimes.engine import container_body, refuse_root
 from kajitori.embedded.kubelet.pods.runtimes.engine_gpus import GpuAccess, access
+from kajitori.embedded.kubelet.pods.runtimes.runtime import Prepared, engine_name
 
 
 def prepared(folder: Path, spec: Mapping[str, Any] | None = None, **more: Any) -> Prepared:
