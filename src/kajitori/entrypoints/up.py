@@ -44,7 +44,7 @@ from kajitori.core.words.texts import is_loopback
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
 from kajitori.embedded.kubelet.engine import detection as engines
-from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.kubelet import Kubelet, require_pod_network
 from kajitori.embedded.kubelet.machine.detection import try_mounts
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.simulator import SimulatedNodes
@@ -106,6 +106,7 @@ async def _up_embedded(options: UpOptions) -> None:
         if options.repair:
             say(words_of(await asyncio.to_thread(repair, options.data / OBJECTS)))
         engine = await engines.find(options.engine) if options.kubelet else None
+        require_pod_network(options.pod_network, engine)
         mounts = options.kubelet and (engine is not None or try_mounts(options.data / "probe").possible)
         policy = _policy_of(options, _own_machine(options.data, mounts, engine is not None))
         cluster = await closing.enter_async_context(EmbeddedCluster(settings))
@@ -392,6 +393,8 @@ def _say_how_to_use(
         lines.append(f"The policy is the strict default; to replace it, write {_own_policy_file(options)}.")
     if kubelet is not None:
         lines += filter(None, [engines.described(options.engine, kubelet.engine)])
+        if options.pod_network == "namespace" and (address := kubelet.context.network.gateway()[0]):
+            lines.append(f"Pods have addresses of their own; to them, this machine is {address}.")
         lines.append(
             "Ctrl-C stops the servers. Members that run on this machine go on; the next `kaji up` takes them over."
         )

@@ -26,7 +26,12 @@ from kajitori.embedded.kubelet.machine.gpus import GpuLedger
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.names import NameBook
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
-from kajitori.embedded.kubelet.network.pod_networks import HostNetwork, NamespaceNetwork, PodNetwork
+from kajitori.embedded.kubelet.network.pod_networks import (
+    HostNetwork,
+    NamespaceNetwork,
+    PodNetwork,
+    require_namespaces,
+)
 from kajitori.embedded.kubelet.node import NodeStatus
 from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.inspection import RunningContainer, running_containers
@@ -167,11 +172,7 @@ class Kubelet:
     async def _engine_runtime(self, engine: Engine) -> Runtime:
         """Return the runtime of this engine. Raises Unavailable, or Unsupported for a network that it can't join."""
         settings, context = self.settings, self.context
-        if engine.name == "docker" and settings.pod_network == "namespace":
-            raise Unsupported(
-                "Docker can't put containers into the network namespaces of Pods",
-                hint="use --engine podman as root or --engine process, or leave out --pod-network namespace",
-            )
+        require_pod_network(settings.pod_network, engine)
         from kajitori.embedded.kubelet.pods.runtimes import engine as engine_runtime
         from kajitori.embedded.kubelet.pods.runtimes import engine_gpus
 
@@ -382,6 +383,18 @@ class Kubelet:
             return self._available_memory()
         except (OSError, ValueError):
             return 0
+
+
+def require_pod_network(pod_network: str, engine: Engine | None) -> None:
+    """Raise Unsupported if this process can't give Pods that network (`KubeletSettings.pod_network`)."""
+    if pod_network != "namespace":
+        return
+    require_namespaces()
+    if engine is not None and engine.name == "docker":
+        raise Unsupported(
+            "Docker can't put containers into the network namespaces of Pods",
+            hint="use --engine podman as root or --engine process, or leave out --pod-network namespace",
+        )
 
 
 async def _cancel_all(tasks: Collection[asyncio.Task[None]]) -> None:

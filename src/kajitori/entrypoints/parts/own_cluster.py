@@ -15,7 +15,7 @@ from kajitori.errors import Unavailable
 from kajitori.kube.clock import steady_seconds
 
 NODE_PATIENCE_SECONDS = 10.0
-ADDRESSES_PATIENCE_SECONDS = 60.0
+ADDRESSES_PATIENCE_SECONDS = 30.0
 """Longest time to wait for the addresses of Pods, without which no run could start."""
 
 
@@ -73,10 +73,11 @@ class OwnNode:
     def serve_pods(self, web: ApiServer) -> str:
         """Serve the Web API at the address at which Pods with network namespaces reach this machine; return its URL.
         Raises Unavailable if Pods get no addresses, once the node was waited for."""
-        network = self._kubelet.context.network
-        address, interface = network.gateway()
+        address, interface = self._kubelet.context.network.gateway()
         if not address:
-            raise Unavailable(f"Pods get no addresses: {network.waiting}", hint="leave out --pod-network namespace")
+            hint = "a line above says why; with a new --data folder, --cluster-cidr RANGE takes other addresses; "
+            hint += "or leave out --pod-network namespace"
+            raise Unavailable(f"Pods got no addresses within {ADDRESSES_PATIENCE_SECONDS:.0f} s", hint=hint)
         web.listen_at(address, interface)
         return http_url(address, web.port, tls=False)
 

@@ -155,11 +155,7 @@ class NamespaceNetwork:
         return (str(_gateway_of(self._range)), self._bridge) if self._range is not None else ("", "")
 
     async def start(self, living: Collection[str]) -> None:
-        if os.geteuid() != 0 or shutil.which("ip") is None:
-            raise Unsupported(
-                "network namespaces for Pods need root and the program `ip`",
-                hint="leave out --pod-network namespace, or run it as root on a machine with iproute2",
-            )
+        require_namespaces()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for uid in self._leases_by_namespace():
             if uid not in living:
@@ -362,6 +358,15 @@ class NamespaceNetwork:
             other = f'ip daddr != {own} oifname != "{BRIDGES}*"'
             lines.append(f"add rule ip {table} out ip saddr {source} {other} masquerade")
         return "\n".join(lines) + "\n"
+
+
+def require_namespaces() -> None:
+    """Raise Unsupported if this process can't make network namespaces for Pods."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        raise Unsupported(
+            "network namespaces for Pods need root and the program `ip`",
+            hint="leave out --pod-network namespace, or run it as root on a machine with iproute2",
+        )
 
 
 def _link_name(namespace: str) -> str:

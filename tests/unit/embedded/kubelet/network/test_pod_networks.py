@@ -19,13 +19,15 @@ from tests.helpers.network.networks import in_a_network_of_its_own, ip, needs_ne
 from tests.unit.embedded.kubelet.conftest import Machine, until
 
 from kajitori.embedded.kubelet.adapter import Isolation, LocalProgram, PodAdapter
+from kajitori.embedded.kubelet.engine.detection import Engine
 from kajitori.embedded.kubelet.http.port_forward import PodPorts
+from kajitori.embedded.kubelet.kubelet import require_pod_network
 from kajitori.embedded.kubelet.machine.cgroup_layout import group_name, groups_named
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.links import addresses, run
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.uninstall import uninstall
-from kajitori.errors import InvalidInput, Unavailable, WrongState
+from kajitori.errors import InvalidInput, Unavailable, Unsupported, WrongState
 from kajitori.kube.resources import NODES
 
 SERVE = (
@@ -66,6 +68,20 @@ needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None,
     reason="network namespaces need root and ip: run as root, apt-get install iproute2",
 )
+
+
+def test_a_network_that_can_not_be_had_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kaji up` once started its kubelet again and again for it."""
+    docker = Engine("docker.sock", "docker", "28.5")
+    require_pod_network("host", docker)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(Unsupported, match="need root"):
+        require_pod_network("namespace", None)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda program: program)
+    require_pod_network("namespace", None)
+    with pytest.raises(Unsupported, match="Docker can't put containers"):
+        require_pod_network("namespace", docker)
 
 
 @pytest.mark.root
