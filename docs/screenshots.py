@@ -5,7 +5,8 @@
     python docs/screenshots.py --kind full --to /tmp/seen   another kind, as PNG, into another folder
 
 Kinds: usual, wide (1,920 pixels), laptop (1,280), phone (360), empty; full (10,000 runs on 7,500 nodes); long, japanese
-and arabic (names and texts of users); away (the server is gone), signed-out (its session ended).
+and arabic (names and texts of users), with -phone for the page that compares runs; away (the server is gone),
+signed-out (its session ended).
 
 The first five share a `kaji up` with simulated nodes in a temporary folder; it takes minutes until the figures of its
 runs show something. The others show written objects. Traffic, and what takes weeks to record, are written answers

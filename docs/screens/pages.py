@@ -22,6 +22,8 @@ PAGES = {
     "run/figures": "/runs/default/llama?tab=figures",
     "run/time": "/runs/default/llama?tab=time",
     "run/why": "/runs/default/llama?tab=why",
+    "run/processes": "/runs/default/llama?tab=processes",
+    "run/inside": "/runs/default/llama?tab=files&inside=0",
     "runs/compare": "/compare?run=default/llama&run=default/llama-fast",
     "cluster/map": "/cluster",
     "cluster/table": "/cluster?as=table",
@@ -41,6 +43,7 @@ PAGES = {
     "usage/history": "/history",
     "usage/audit": "/audit",
     "mine/mine": "/mine",
+    "mine/policy": "/policy",
 }
 """Addresses on a `kaji up` with some runs."""
 NEEDS_FIGURES = {"run/figures", "run/time", "runs/compare", "usage/usage"}
@@ -68,8 +71,11 @@ LARGE = {
     "usage/usage": "/usage",
     "usage/history": "/history",
     "usage/audit": "/audit",
+    "runs/compare": "/compare?run=vision/{first}&run=vision/{second}&run=vision/{third}&run=vision/{fourth}",
 }
-"""Addresses on a server with written objects; it tells the names of a run that runs, and of one that waits."""
+"""Addresses on a server with written objects; it tells the names of a run that runs, of one that waits, and of the
+newest four."""
+COMPARED = {"runs/compare": LARGE["runs/compare"]}
 AWAY = {name: LARGE[name] for name in ("runs/list", "runs/beside", "cluster/map", "queue/timeline")} | {
     "runs/start": "/start?from=vision/{run}"
 }
@@ -79,8 +85,10 @@ SHOWS = {
     "runs/beside": "[role=log], [role=region] [role=alert]",
     "runs/search": "[role=option]",
     "run/figures": ".uplot",
-    "runs/compare": ".uplot",
+    "runs/compare": ".uplot, [aria-label=Differences]",
     "run/files": "table",
+    "run/processes": "td",
+    "run/inside": "td",
     "run/members-many": "[role=region] strong",
     "run/terminal": ".xterm-rows :text('#')",
     "cluster/board": "section li, main p",
@@ -124,6 +132,9 @@ KINDS = {
     "long": Kind(LARGE, server="long"),
     "japanese": Kind(LARGE, server="japanese"),
     "arabic": Kind(LARGE, server="arabic"),
+    "long-phone": Kind(COMPARED, (360, 740), server="long"),
+    "japanese-phone": Kind(COMPARED, (360, 740), server="japanese"),
+    "arabic-phone": Kind(COMPARED, (360, 740), server="arabic"),
     "away": Kind(AWAY, server="long", state="away"),
     "signed-out": Kind(AWAY, server="long", state="signed-out"),
 }

@@ -82,8 +82,8 @@ CONTENTS = {
 
 
 def furnish(kubernetes: FakeKubernetes, content: Content, now: datetime) -> dict[str, str]:
-    """Create nodes in racks of 16 and runs, the newest first. Return names of a run that runs and of one that waits,
-    both of the first team."""
+    """Create nodes in racks of 16 and runs, the newest first. Return names of a run that runs, of one that waits, and
+    of the newest four, all of the first team."""
     for number in range(1, content.nodes + 1):
         made = node(
             content.node.format(number),
@@ -100,7 +100,7 @@ def furnish(kubernetes: FakeKubernetes, content: Content, now: datetime) -> dict
         kubernetes.put("nodes", made)
     lot, found = random.Random(22), dict[str, str]()
     free = {kind: _healthy(content, kind) for kind in TYPES}
-    held = 0
+    held, newest = 0, list[str]()
     for number in range(content.runs):
         created = now - timedelta(minutes=2 + number * 7)
         made = _run(content, number, created)
@@ -126,8 +126,9 @@ def furnish(kubernetes: FakeKubernetes, content: Content, now: datetime) -> dict
                 kubernetes.logs[meta["namespace"], placed["metadata"]["name"]] = FakeLog(*content.log)
         held += len(nodes)
         if meta["namespace"] == TEAMS[0]:
+            newest.append(meta["name"])
             found.setdefault({"Queued": "waiting", "Running": "run"}.get(phase, "ended"), meta["name"])
-    return found
+    return found | dict(zip(("first", "second", "third", "fourth"), newest, strict=False))
 
 
 def _type_of(number: int) -> str:

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Lifespan
 
 from kajitori import __version__
-from kajitori.api import channels, code, health, secrets, volumes, web_page
+from kajitori.api import channels, code, health, quotas, secrets, volumes, web_page
 from kajitori.api.answers import problems
 from kajitori.api.comparison import routes as comparison
 from kajitori.api.context import Api
@@ -42,7 +42,8 @@ from kajitori.api.runs import calls, events, lists, results
 from kajitori.api.runs import routes as runs
 from kajitori.api.runs.changes import labels, lifecycle, notes, update
 from kajitori.api.runs.files import routes as files
-from kajitori.api.runs.members import exec, port_forward
+from kajitori.api.runs.members import exec, port_forward, processes
+from kajitori.api.runs.members import files as member_files
 from kajitori.api.runs.members import lists as members
 from kajitori.api.runs.submit import command_line, submission, what_if
 from kajitori.api.start import routes as discovery
@@ -91,6 +92,8 @@ ROUTERS = tuple(
             port_forward,
             notebooks,
             files,
+            processes,
+            member_files,
             waiting,
             what_if,
             queue_lists,
@@ -100,6 +103,7 @@ ROUTERS = tuple(
             board,
             images,
             policy,
+            quotas,
             networks,
             secrets,
             channels,
@@ -151,6 +155,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     RunSpec,
     submission.RunRequest,
     *(lifecycle.StopRequest, lifecycle.FilesRequest, labels.LabelRequest, notes.NoteRequest, update.UpdateRequest),
+    processes.SignalRequest,
     idle.KeepRequest,
     secrets.SecretRequest,
     channels.ChannelRequest,

@@ -92,9 +92,10 @@ Digest = Annotated[str, Path(description="`sha256:` and the SHA-256 of the archi
 
 
 def bounds_its_own_body(scope: Scope) -> bool:
-    """Whether a request uploads a part of an archive: that route has a larger limit than other routes and reads the
-    body itself."""
-    return scope["method"] == "PUT" and str(scope["path"]).startswith("/v1/code/")
+    """Whether a request uploads a part of an archive, or a file into a member: these routes read the body themselves,
+    and have limits of their own or pass it on."""
+    path = str(scope["path"])
+    return scope["method"] == "PUT" and (path.startswith("/v1/code/") or path.endswith("/member-files/content"))
 
 
 @router.get("/v1/code/{digest}", responses=describes(CodeView), summary="Show whether code is in the store")

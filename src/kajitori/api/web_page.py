@@ -42,10 +42,12 @@ PAGES = (
     "/usage",
     "/history",
     "/audit",
+    "/events",
     "/mine",
     "/sweeps",
     "/compare",
     "/networks",
+    "/policy",
 )
 """Beginnings of the page's addresses, beside `/`."""
 DAY_SECONDS = 24 * 3600

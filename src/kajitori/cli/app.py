@@ -83,7 +83,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "queue": "Show the runs that wait for nodes, in order.",
         "nodes": "Show the nodes and why some take no work.",
         "team": "Show the teams, and write the bindings that give them rights.",
-        "policy": "Show, check, compare and apply the policy.",
+        "policy": "Show, explain, check, compare and apply the policy.",
         "traffic": "Show who talks to the internet, and how much.",
         "network": "Show what every address belongs to.",
         "plan": "Tell how large a cluster can become.",

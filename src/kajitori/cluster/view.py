@@ -16,7 +16,7 @@ from kajitori.cluster.occupancy.index import Occupancy
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.dependencies import Dependencies
 from kajitori.cluster.runs.run_history import RunHistory
-from kajitori.cluster.runs.stored_runs import StoredSpecs, check_stays_gang_or_sweep, is_parked, was_admitted
+from kajitori.cluster.runs.stored_runs import StoredSpecs, check_stays_gang_or_sweep, was_admitted, with_wishes
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
@@ -246,10 +246,7 @@ class ClusterView:
         spec = draft.spec
         limits = limits_of(spec, self.policy, self._facts_about(run))
         limits = replace(limits, restarts=0, grace_seconds=life.limits.grace_seconds)
-        life = replace(life, limits=limits, resumes=spec.resumes)
-        parked = is_parked(status, spec.resumes)
-        life = replace(life, stopped=spec.stopped or parked, parked=spec.parked or parked)
-        return life, None if draft.faults else spec
+        return with_wishes(replace(life, limits=limits), spec), None if draft.faults else spec
 
     def _facts_about(self, run: RunObject) -> Facts:
         status = run.status

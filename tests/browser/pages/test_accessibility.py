@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 import pytest
 from tests.browser.pages.accessibility import assert_accessible, assert_reflows
-from tests.browser.pages.steps import run
+from tests.browser.pages.steps import run, visit
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:
@@ -16,9 +17,9 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 
 def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) -> None:
-    """The pages are those that the rail names, and the tabs of a run; the menu of columns and the list of keys, too.
-    No page has to be scrolled sideways in a narrow window, with wide spacing. The page then has the dark colours that
-    the person chose, from the first paint on."""
+    """The pages are those that the rail names, policy, events, and the tabs of a run; the menu of columns and the list
+    of keys, too. No page has to be scrolled sideways in a narrow window, with wide spacing. The page then has the dark
+    colours that the person chose, from the first paint on."""
     run(cluster, "axe", "sleep", "1000")
     page.get_by_role("link", name="axe").wait_for()
     assert_accessible(page)
@@ -35,6 +36,11 @@ def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) 
     for link_of_page in page.get_by_role("navigation").get_by_role("link").all():
         link_of_page.click()
         page.get_by_role("heading", level=1).wait_for()
+        assert_accessible(page, "main")
+        assert_reflows(page)
+    for address in ("/policy", "/events"):
+        visit(page, urljoin(page.url, address))
+        page.locator("main li").first.wait_for()
         assert_accessible(page, "main")
         assert_reflows(page)
     page.get_by_role("link", name="Runs", exact=True).click()

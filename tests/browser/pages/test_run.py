@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from tests.browser.pages.accessibility import assert_accessible
@@ -295,9 +295,10 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
     assert page.get_by_role("tab", name="Why").evaluate("tab => tab.getBoundingClientRect().right") <= 360
 
 
-def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> None:
-    """It opens as soon as the member runs. The end of the shell is told, and another one can be opened, also by the
-    keyboard: the terminal, which takes all keys, gives up the focus."""
+def test_a_person_works_inside_a_member(cluster: KajiUp, page: Page) -> None:
+    """A terminal opens as soon as the member runs. The end of the shell is told, and another one can be opened, also by
+    the keyboard: the terminal, which takes all keys, gives up the focus. Beside it are the processes of the member,
+    which get signals, and its files, which come and go."""
     run(cluster, "shell", "sleep", "1000")
     open_address(page, "/runs/default/shell?tab=terminal&rank=1")
     screen = page.locator(".xterm-rows")
@@ -312,6 +313,22 @@ def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> Non
     page.get_by_role("alert").get_by_text("The shell has ended with exit code 3.").wait_for()
     page.keyboard.press("Enter")
     page.get_by_role("alert").wait_for(state="detached")
+    page.get_by_role("tab", name="Processes").click()
+    row = page.get_by_role("row").filter(has_text="sleep 1000")
+    row.get_by_role("button", name=re.compile("^Send a signal to process")).click()
+    page.get_by_role("combobox", name="Signal").click()
+    page.get_by_role("option", name="CONT").click()
+    page.get_by_role("button", name="Send CONT").click()
+    page.get_by_text(re.compile(r"^Process \d+ got CONT\.$")).wait_for()
+    open_address(page, f"/runs/default/shell?tab=files&inside=1&path={quote(str(cluster.home))}")
+    for answer in ("1 file arrived.", "is there already."):
+        chosen = {"name": "学.txt", "mimeType": "text/plain", "buffer": b"weights"}
+        page.get_by_label("Files to upload").set_input_files(chosen)  # type: ignore[arg-type]
+        page.get_by_text(answer).wait_for()
+    page.get_by_role("button", name="Upload nothing").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="学.txt").click()
+    assert Path(download.value.path()).read_text() == "weights"
 
 
 def test_files_of_an_ended_runs_checkpoint_are_downloaded(cluster: KajiUp, page: Page) -> None:

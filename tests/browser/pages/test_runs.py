@@ -56,7 +56,8 @@ def test_the_list_begins_with_ones_own_runs_and_their_last_figures(cluster: Kaji
 
 
 def test_a_view_is_saved_found_by_the_search_renamed_and_deleted(cluster: KajiUp, page: Page) -> None:
-    """It has the filter, the order and the columns. The rows are saved as a file."""
+    """It has the filter, the order and the columns. The rows are saved as a file, and one's own ended runs are deleted
+    by their age."""
     run(cluster, "seen", "sleep", "1000")
     page.get_by_role("link", name="seen").wait_for()
     page.get_by_label("Filter").fill("see")
@@ -98,6 +99,17 @@ def test_a_view_is_saved_found_by_the_search_renamed_and_deleted(cluster: KajiUp
         ["namespace", "name", "owner", "phase"],
         ["default", "seen"],
     )
+    page.get_by_role("dialog").wait_for(state="detached")
+    assert cluster.kaji("stop", "seen").returncode == 0
+    page.get_by_role("button", name="Clean up").click()
+    dialog = page.get_by_role("dialog", name="Delete my runs that have ended")
+    dialog.get_by_text("No run of yours ended then.").wait_for()
+    dialog.get_by_role("combobox", name="Ended").click()
+    page.get_by_role("option", name="at any time").click()
+    dialog.get_by_text(re.compile("^1 run: seen")).wait_for()
+    assert_accessible(page, "[role=dialog]")
+    dialog.get_by_role("button", name="Delete 1 run").click()
+    dialog.get_by_text("1 run deleted.").wait_for()
 
 
 def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:

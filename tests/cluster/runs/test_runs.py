@@ -254,9 +254,10 @@ async def _quota_counts(cluster: Cluster) -> None:
 
 
 @pytest.mark.conformance
-async def test_stop_resume_and_delete(cluster: Cluster) -> None:
-    """Stopping ends all members within their grace, resuming starts a new attempt, and deleting leaves nothing."""
-    cluster.start_controller()
+async def test_stop_resume_restart_and_delete(cluster: Cluster) -> None:
+    """Stopping ends all members within their grace, resuming starts a new attempt, and deleting leaves nothing. A
+    restart is both of the first, carried out by any controller."""
+    first = cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
     await cluster.change("bert", stopped=True)
@@ -266,6 +267,13 @@ async def test_stop_resume_and_delete(cluster: Cluster) -> None:
     await cluster.change("bert", stopped=False, resumes=1)
     status = await cluster.reaches("bert", Phase.RUNNING, attempt=2)
     assert (status.resumes, status.finished_at) == (1, "")
+
+    await cluster.change("bert", resumes=2)
+    await cluster.until(lambda: cluster.status("bert").reason is Reason.STOPPING, "its members end")
+    await cluster.kill_controller(first)
+    cluster.start_controller()
+    status = await cluster.reaches("bert", Phase.RUNNING, attempt=3)
+    assert (status.resumes, status.restarts, status.interruptions) == (2, 0, 0)
 
     await cluster.client.delete(RUNS, "bert", cluster.namespace)
     gone = lambda: cluster.run("bert") is None and not cluster.pods("bert")  # noqa: E731

@@ -140,11 +140,13 @@ class EveryCall:
             "/v1/preflight": {"nodes": [next(iter(self.cluster.nodes_of(RUN)))]},
             "/v1/runs/{namespace}/{name}": {"restarts": 3},
             "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},
+            "/v1/runs/{namespace}/{name}/restart": {"grace": "1s"},
             "/v1/runs/{namespace}/{name}/keep": {"until": format_time(datetime.now(UTC) + timedelta(hours=1))},
             "/v1/runs/{namespace}/{name}/calls": {"token": "0" * 64},
             "/v1/runs/{namespace}/{name}/set-files": {"files": {"digest": DIGEST, "items": [{"path": "/data/x"}]}},
             "/v1/runs/{namespace}/{name}/labels": {"set": {"team": "x"}},
             "/v1/runs/{namespace}/{name}/note": {"text": "x"},
+            "/v1/runs/{namespace}/{name}/signal": {"signal": "USR1", "pid": 1},
             "/v1/members/calls/{namespace}/{name}": {"rank": 0, "attempt": 1, "process": "x"},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
             "/v1/nodes/{name}/drain": {},
@@ -180,7 +182,7 @@ class EveryCall:
 
     def _request(self, method: str, path: str, headers: dict[str, str], name: str) -> httpx2.Request:
         operation = openapi_document()["paths"][path][method]
-        known = {"namespace": self.cluster.namespace, "rank": "0", "sha256": "0" * 64}
+        known = {"namespace": self.cluster.namespace, "rank": "0", "path": "x", "sha256": "0" * 64}
         if path.startswith("/v1/channels"):  # without a namespace they would be the caller's own channels
             known |= {"team": self.cluster.namespace, "id": "1-abc"}
         queries = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}

@@ -21,7 +21,7 @@ Object = dict[str, Any]
 Key = tuple[str, str, str]
 """Plural, namespace, name."""
 
-NAMESPACED = ("pods", "runs", "events", "secrets", "persistentvolumeclaims")
+NAMESPACED = ("pods", "runs", "events", "secrets", "persistentvolumeclaims", "resourcequotas")
 KINDS = {"pods": "Pod", "nodes": "Node", "runs": "Run", "events": "Event"}
 EXEC_PROTOCOL = "v5.channel.k8s.io"
 
@@ -77,6 +77,8 @@ class FakeKubernetes:
         self.disk_is_full = False
         self.ports_left = asyncio.Event()
         """Set when a connection to a port has ended."""
+        self.runs_programs = False
+        """Whether exec runs its command on this machine, instead of a program that echoes."""
         self.hold_watches = False
         """Whether events are withheld from watchers."""
         self._version = itertools.count(1000)
@@ -342,6 +344,9 @@ class FakeKubernetes:
             return _status(403, "Forbidden", f"may not create {subresource}")
         socket = web.WebSocketResponse(protocols=(EXEC_PROTOCOL,))
         await socket.prepare(request)
+        if self.runs_programs:
+            await _run_here(socket, request.query.getall("command"))
+            return socket
         attached = [f"{name}={request.query[name]}" for name in ("stdin", "tty")]
         await socket.send_bytes(b"\x01" + " ".join(request.query.getall("command", attached)).encode())
         async for message in socket:
@@ -405,6 +410,34 @@ def node(name: str, *, gpus: int = 0, gpu_type: str = "", ready: bool = True, co
         "spec": {"unschedulable": True} if cordoned else {},
         "status": {"allocatable": amounts, "capacity": amounts, "conditions": [condition]},
     }
+
+
+async def _run_here(socket: web.WebSocketResponse, command: list[str]) -> None:
+    """Run a command on this machine, with its streams over the channels of an exec."""
+    pipes = asyncio.subprocess.PIPE
+    program = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
+    assert program.stdin is not None and program.stdout is not None and program.stderr is not None
+
+    async def send(channel: bytes, output: asyncio.StreamReader) -> None:
+        while piece := await output.read(65_536):
+            await socket.send_bytes(channel + piece)
+
+    async def receive(given: asyncio.StreamWriter) -> None:
+        async for message in socket:
+            if message.data[0] == 0:
+                given.write(message.data[1:])
+            elif message.data[0] == 255:
+                break
+        given.close()
+
+    listening = asyncio.create_task(receive(program.stdin))
+    await asyncio.gather(send(b"\x01", program.stdout), send(b"\x02", program.stderr))
+    code = await program.wait()
+    causes = [{"reason": "ExitCode", "message": str(code)}]
+    end: Object = {"status": "Failure", "reason": "NonZeroExitCode", "message": "", "details": {"causes": causes}}
+    await socket.send_bytes(b"\x03" + json.dumps(end if code else {"status": "Success"}).encode())
+    await socket.close()
+    listening.cancel()
 
 
 def run(name: str, *, namespace: str = "team", owner: str = "ada", phase: str = "", **spec: Any) -> Object:

@@ -134,7 +134,8 @@ ENDLESS = ("/watch", "/changes", "/stacks", "/why")
 async def test_answers_to_reads_match_the_document(world: World) -> None:
     """Routes of members need a ticket (start/test_routes.py), those of code an upload (test_code.py), those of one
     channel a channel (test_channels.py), some of telemetry an agent (telemetry/), those of files a Pod
-    (tests/cluster/web/test_web_files.py), that of a notebook a notebook (proxy/test_gate.py)."""
+    (tests/cluster/web/test_web_files.py), those of a member's files and processes programs (runs/members/), that of a
+    notebook a notebook (proxy/test_gate.py)."""
     await furnish(world)
     api = world.app.state.kajitori
     run = api.mirror.runs["team", "bert"]
@@ -147,7 +148,8 @@ async def test_answers_to_reads_match_the_document(world: World) -> None:
     extra["/v1/runs/{namespace}/{name}/stats"] = {"live": "false"}
     for path, method, operation in operations(document):
         elsewhere = path.startswith(ELSEWHERE) or "{node}" in path or "{rank}" in path
-        elsewhere = elsewhere or path == "/v1/stats/prometheus" or "/files" in path or path.endswith("/notebook")
+        elsewhere = elsewhere or path == "/v1/stats/prometheus" or path.endswith(("/notebook", "/processes"))
+        elsewhere = elsewhere or "/files" in path or "/member-files" in path
         if method != "get" or path.endswith(ENDLESS) or elsewhere:
             continue
         others = {"explain": ("bert", "queued"), "results": ("grid",)}
@@ -172,6 +174,7 @@ async def test_answers_to_writes_match_the_document(world: World) -> None:
         ("POST", "/v1/runs", {"json": body, "params": {"dryRun": "true"}}, 200),
         ("POST", "/v1/runs", {"json": body}, 201),
         ("POST", "/v1/runs/{namespace}/{name}/stop", {"json": {"grace": "5s"}}, 200),
+        ("POST", "/v1/runs/{namespace}/{name}/restart", {}, 200),
         ("POST", "/v1/runs/{namespace}/{name}/note", {"json": {"text": "ok"}}, 200),
         ("DELETE", "/v1/runs/{namespace}/{name}", {}, 202),
         ("POST", "/v1/policy/check", {"content": b"defaults: {}"}, 200),

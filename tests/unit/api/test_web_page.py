@@ -112,3 +112,10 @@ def test_the_first_page_has_at_most_250_kb() -> None:
     names = set(re.findall(r"assets/[\w.-]+", (web_page.BUILT / "index.html").read_text()))
     sizes = {name: len(gzip.compress((web_page.BUILT / name).read_bytes())) for name in names}
     assert 100_000 < sum(sizes.values()) <= 250_000, sizes
+
+
+def test_each_page_has_an_address_at_the_server() -> None:
+    """Otherwise it is answered with status 404 when it is loaded anew, or opened by a link."""
+    session = Path(__file__).parents[3] / "web/src/app/Session.tsx"
+    pages = set(re.findall(r'path: "(/[a-z]+)', session.read_text()))
+    assert pages == set(web_page.PAGES)

@@ -142,6 +142,8 @@ class FakeWebApi:
                 return 200, run
             if call.path in (f"{path}/stop", f"{path}/resume", f"{path}/labels"):
                 return 200, {**run, "graceSeconds": 30}
+            if call.path == f"{path}/restart":
+                return 200, {**run, "spec": {**run["spec"], "resumes": 1}, "graceSeconds": 30}
             if call.path == f"{path}/watch":
                 return 200, ndjson([run])
             if call.path == f"{path}/members":

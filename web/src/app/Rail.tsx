@@ -14,9 +14,9 @@ export const PAGES: readonly { to: string; word: string }[] = [
 ];
 
 /** Pages that belong to another one of the rail. */
-const WITHIN: Readonly<Record<string, string>> = { "/history": "/usage", "/audit": "/usage", "/compare": "/runs" };
+const WITHIN: Readonly<Record<string, string>> = { "/history": "/usage", "/audit": "/usage", "/events": "/usage", "/compare": "/runs" };
 
-const OTHERS: Readonly<Record<string, string>> = { "/history": "Ended runs", "/audit": "Audit", "/mine": "Mine", "/policy": "Policy", "/compare": "Compare runs" };
+const OTHERS: Readonly<Record<string, string>> = { "/history": "Ended runs", "/audit": "Audit", "/events": "Events", "/mine": "Mine", "/policy": "Policy", "/compare": "Compare runs" };
 
 /** The links to all pages: a column that stays in sight, or on narrow screens two lines below the top bar. */
 export function Rail() {

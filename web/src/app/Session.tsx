@@ -21,6 +21,7 @@ const pages = [
   { path: "/usage", lazy: () => fetched(async () => ({ Component: (await import("../usage/UsagePage")).UsagePage })) },
   { path: "/history", lazy: () => fetched(async () => ({ Component: (await import("../history/HistoryPage")).HistoryPage })) },
   { path: "/audit", lazy: () => fetched(async () => ({ Component: (await import("../history/AuditPage")).AuditPage })) },
+  { path: "/events", lazy: () => fetched(async () => ({ Component: (await import("../events/EventsPage")).EventsPage })) },
   { path: "/mine", lazy: () => fetched(async () => ({ Component: (await import("../mine/MinePage")).MinePage })) },
   { path: "/policy", lazy: () => fetched(async () => ({ Component: (await import("../policy/PolicyPage")).PolicyPage })) },
   { path: "/networks", lazy: () => fetched(async () => ({ Component: (await import("../networks/NetworksPage")).NetworksPage })) },

@@ -5,6 +5,7 @@ const PAGES: readonly (readonly [string, string])[] = [
   ["/usage", "Usage"],
   ["/history", "Ended runs"],
   ["/audit", "Audit trail"],
+  ["/events", "Events"],
 ];
 
 /** The pages about the past. */

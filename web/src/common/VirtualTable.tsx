@@ -5,6 +5,7 @@ import { useCallback, useEffect, useMemo, useRef, type ReactNode } from "react";
 import { useVisibleRows } from "../sidepanel/scrolling";
 import type { ReturningFocus } from "../sidepanel/useBeside";
 import { BodyRow } from "../table/BodyRow";
+import { CutTexts } from "../table/CutTexts";
 import { HeaderRow } from "../table/HeaderRow";
 import type { Selection } from "../table/useSelection";
 import type { Order } from "../table/sorting";
@@ -91,6 +92,7 @@ export function VirtualTable<T>({
   useEffect(() => {
     if (focus?.isAsked) returnFocus(list.current, at, focus.done);
   });
+  const names = useMemo(() => shown.map(({ name }) => name), [columns, isPhone]);
   const widths = shown.map(({ width, phone }) => (isPhone && phone) || width);
   const template = [...(selection ? [CHOICE_WIDTH] : []), ...widths].join(" ");
   const style = useMemo(() => tableStyle({ template, gap: isPhone ? 2 : 3, ends: isPhone ? 0 : 3, wraps }), [template, isPhone, wraps]);
@@ -115,6 +117,7 @@ export function VirtualTable<T>({
             onPointerEnter={(event) => event.pointerType === "mouse" && onHover?.(true)}
             onPointerLeave={() => onHover?.(false)}
           >
+            {!wraps && <CutTexts list={list} columns={names} />}
             {range.map(({ index, start }) => {
               const item = items[index];
               if (item === undefined) return null;

@@ -3,13 +3,17 @@ import Button from "@mui/material/Button";
 import MenuItem from "@mui/material/MenuItem";
 import TextField from "@mui/material/TextField";
 import Typography from "@mui/material/Typography";
-import { useMemo } from "react";
+import { Suspense, useMemo } from "react";
 import { useAddress, withValues } from "../address/useAddress";
 import type { Run } from "../api/client";
+import { later } from "../app/parts";
 import { isFinal, membersOf } from "../run/data/status";
+import { useMayChange } from "../verbs/useMayChange";
 import { BandFigures } from "./BandFigures";
 import { curveValues, curveViewOf } from "./curves";
 import { RankFigures } from "./RankFigures";
+
+const TensorBoard = later(async () => (await import("../tensorboard/TensorBoard")).TensorBoard);
 
 const RANGES: readonly [string, string][] = [
   ["1h", "Last hour"],
@@ -23,13 +27,15 @@ interface Properties {
   run: Run;
   /** The rank whose own figures are shown; null: bands over all ranks. */
   rank: number | null;
+  isRemoved: boolean;
 }
 
 /** Telemetry of a run, and the figures that its program wrote, over time; curves of the training also over steps. The address holds the choices. */
-export function Figures({ run, rank }: Properties) {
+export function Figures({ run, rank, isRemoved }: Properties) {
   const [parameters, changeAddress] = useAddress();
   const usual = isFinal(run) ? "all" : "1h";
   const range = RANGES.find(([value]) => value === parameters.get("since"))?.[0] ?? usual;
+  const mayEnter = useMayChange()(run.namespace);
   const view = useMemo(() => curveViewOf(parameters), [parameters]);
   const set = (values: Readonly<Record<string, string>>, asEntry = false) => changeAddress((newest) => withValues(newest, values), asEntry);
   const chooseRank = (chosen: number | null) => set({ rank: chosen === null ? "" : `${chosen}` }, true);
@@ -66,6 +72,11 @@ export function Figures({ run, rank }: Properties) {
             : `The last hour of rank ${rank}, as its node kept it.`}
         </Typography>
       </Box>
+      {mayEnter && !isRemoved && (
+        <Suspense>
+          <TensorBoard run={run} rank={rank ?? 0} />
+        </Suspense>
+      )}
       {rank === null ? <BandFigures {...parts} since={range === "all" ? run.createdAt : range} chooseRank={chooseRank} /> : <RankFigures key={rank} {...parts} rank={rank} />}
     </>
   );

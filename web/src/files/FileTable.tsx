@@ -6,23 +6,23 @@ import TableCell from "@mui/material/TableCell";
 import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
 import type { Schemas } from "../api/client";
-import type { ShownRun } from "../run/data/findRun";
 import { Age } from "../words/times/Age";
 import { bytes } from "../words/amounts";
-import { addressOf, joinedPath } from "./paths";
+import { joinedPath } from "./paths";
 
 type File = Schemas["FileView"];
 
 interface Properties {
-  run: ShownRun;
-  /** The folder of the items, relative to the checkpoint folder. */
+  /** The folder of the items. */
   folder: string;
   items: readonly File[];
   open: (path: string) => void;
+  /** Return the address at which a browser downloads a file. */
+  addressOf: (path: string) => string;
 }
 
 /** The entries of one folder: folders are opened, files downloaded. */
-export function FileTable({ run, folder, items, open }: Properties) {
+export function FileTable({ folder, items, open, addressOf }: Properties) {
   return (
     <Table size="small" aria-label="Files" sx={{ tableLayout: "fixed" }}>
       <TableHead>
@@ -38,7 +38,7 @@ export function FileTable({ run, folder, items, open }: Properties) {
         {items.map((file) => (
           <TableRow key={file.name} hover>
             <TableCell sx={{ overflowWrap: "anywhere" }}>
-              <Name file={file} run={run} path={joinedPath(folder, file.name)} open={open} />
+              <Name file={file} path={joinedPath(folder, file.name)} open={open} addressOf={addressOf} />
               {file.leadsTo && <Box component="span" sx={{ color: "text.secondary" }}>{` → ${file.leadsTo}`}</Box>}
             </TableCell>
             <TableCell align="right">{file.kind === "file" ? bytes(file.sizeBytes) : ""}</TableCell>
@@ -53,7 +53,7 @@ export function FileTable({ run, folder, items, open }: Properties) {
 }
 
 /** A file's name. It may be of any script, so its direction is its own. */
-function Name({ file, run, path, open }: { file: File; run: ShownRun; path: string; open: (path: string) => void }) {
+function Name({ file, path, open, addressOf }: { file: File; path: string } & Pick<Properties, "open" | "addressOf">) {
   if (!file.readable) {
     const why = file.leadsTo ? "This link leads out of the folder, or to nothing." : "This entry cannot be read by its name. The folder's archive may have it.";
     return (
@@ -69,7 +69,7 @@ function Name({ file, run, path, open }: { file: File; run: ShownRun; path: stri
       </Link>
     );
   return (
-    <Link href={addressOf(run, "content", path)} download>
+    <Link href={addressOf(path)} download>
       <bdi>{file.name}</bdi>
     </Link>
   );

@@ -1,25 +1,51 @@
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import LinearProgress from "@mui/material/LinearProgress";
-import Link from "@mui/material/Link";
+import ToggleButton from "@mui/material/ToggleButton";
+import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { Problem } from "../app/Problem";
 import type { ShownRun } from "../run/data/findRun";
 import { CopyLine } from "../common/CopyLine";
 import { More } from "../common/More";
 import { FileTable } from "./FileTable";
+import { MemberFiles } from "./MemberFiles";
+import { Steps } from "./Steps";
 import { addressOf, copyCommand, returnCommand, stepsOf } from "./paths";
 import { useFiles } from "./useFiles";
 
 interface Properties {
   run: ShownRun;
-  /** The folder that is shown, relative to the checkpoint folder. */
+  /** The folder that is shown, relative to the checkpoint folder, or in the member. */
   path: string;
   open: (path: string) => void;
 }
 
-/** The files of the run's checkpoint folder, of a running or an ended run. */
-export function FilesPanel({ run, path, open }: Properties) {
+interface PanelProperties extends Properties {
+  /** The rank of the member whose files are shown; null: those of the checkpoint. */
+  inside: number | null;
+  /** Show the files of a member, or those of the checkpoint. */
+  enter: (rank: number | null) => void;
+}
+
+/** The files of the run's checkpoint folder, of a running or an ended run, and those inside of a running member. */
+export function FilesPanel({ run, path, open, inside, enter }: PanelProperties) {
+  const hasCheckpoint = !!run.spec.checkpoint?.path;
+  const isInside = !run.isRemoved && (inside !== null || !hasCheckpoint);
+  return (
+    <>
+      {hasCheckpoint && !run.isRemoved && (
+        <ToggleButtonGroup exclusive size="small" value={isInside ? "member" : "checkpoint"} onChange={(_, next: string | null) => next && enter(next === "member" ? 0 : null)} aria-label="Files of" sx={{ mb: 3 }}>
+          <ToggleButton value="checkpoint">Checkpoint</ToggleButton>
+          <ToggleButton value="member">A running member</ToggleButton>
+        </ToggleButtonGroup>
+      )}
+      {isInside ? <MemberFiles key={`${run.uid} ${inside}`} run={run} rank={inside ?? 0} path={path} open={open} chooseRank={enter} /> : <CheckpointFiles run={run} path={path} open={open} />}
+    </>
+  );
+}
+
+function CheckpointFiles({ run, path, open }: Properties) {
   if (run.isRemoved)
     return (
       <>
@@ -50,20 +76,7 @@ function Folder({ run, path, open }: Properties) {
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 3, mb: 2 }}>
-        <Box role="group" aria-label="Folder" sx={{ flex: "1 1 200px", overflowWrap: "anywhere" }}>
-          {stepsOf(page.folder, page.path).map(({ name, path: to, isLast }) => (
-            <span key={to}>
-              {isLast ? (
-                <strong>{name}</strong>
-              ) : (
-                <Link component="button" onClick={() => open(to)} sx={{ font: "inherit", verticalAlign: "baseline" }}>
-                  {name}
-                </Link>
-              )}
-              {!isLast && " / "}
-            </span>
-          ))}
-        </Box>
+        <Steps steps={stepsOf(page.folder, page.path)} open={open} />
         <Button size="small" onClick={files.refresh} disabled={files.isLoading}>
           Read again
         </Button>
@@ -75,7 +88,7 @@ function Folder({ run, path, open }: Properties) {
       </Box>
       {files.error && <Problem error={files.error} retry={files.refresh} />}
       {items.length ? (
-        <FileTable run={run} folder={page.isFile ? page.path.split("/").slice(0, -1).join("/") : page.path} items={items} open={open} />
+        <FileTable folder={page.isFile ? page.path.split("/").slice(0, -1).join("/") : page.path} items={items} open={open} addressOf={(of) => addressOf(run, "content", of)} />
       ) : (
         <Typography color="textSecondary">This folder is empty.</Typography>
       )}

@@ -1,4 +1,4 @@
-/** Paths in a checkpoint folder, and the addresses and commands for them. */
+/** Paths in a checkpoint folder or in a member, and the addresses and commands for them. */
 import type { Run } from "../api/client";
 import { quoted } from "../words/commands";
 
@@ -7,7 +7,7 @@ interface Named {
   title: string;
 }
 
-interface Step {
+export interface Step {
   name: string;
   path: string;
   isLast: boolean;
@@ -22,8 +22,13 @@ export function stepsOf(folder: string, path: string): Step[] {
   ];
 }
 
+/** Return the folders from the root of a member to an absolute path. */
+export function stepsFromRoot(path: string): Step[] {
+  return stepsOf("/", path).map((step) => ({ ...step, path: `/${step.path}` }));
+}
+
 export function joinedPath(folder: string, name: string): string {
-  return folder ? `${folder}/${name}` : name;
+  return folder ? `${folder.replace(/\/$/, "")}/${name}` : name;
 }
 
 /** Return the address at which a browser downloads a file, or a folder as an archive. */
@@ -41,4 +46,15 @@ export function returnCommand({ namespace, title, spec }: Named & Pick<Run, "spe
 /** Return the command that copies a file or folder. */
 export function copyCommand({ namespace, title }: Named, folder: string, path: string): string {
   return `kaji cp -N ${namespace} ${quoted(`${title}:${path ? `${folder}/${path}` : folder}`)} .`;
+}
+
+/** Return the address at which a browser downloads a file of a member, or a folder as an archive, and to which it uploads one. */
+export function memberAddress({ namespace, title }: Named, rank: number, path: string): string {
+  const query = new URLSearchParams({ path, rank: `${rank}` });
+  return `/v1/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(title)}/member-files/content?${query}`;
+}
+
+/** Return the command that copies a file or folder out of a member. */
+export function memberCopyCommand({ namespace, title }: Named, rank: number, path: string): string {
+  return ["kaji cp -N", namespace, ...(rank ? [`--rank ${rank}`] : []), quoted(`${title}:${path}`), "."].join(" ");
 }

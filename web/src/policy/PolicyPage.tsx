@@ -1,23 +1,30 @@
 import Alert from "@mui/material/Alert";
 import Box from "@mui/material/Box";
 import Skeleton from "@mui/material/Skeleton";
+import Tab from "@mui/material/Tab";
+import Tabs from "@mui/material/Tabs";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
+import { useAddress, withValues } from "../address/useAddress";
 import { client, contentOf } from "../api/client";
 import { Problem } from "../app/Problem";
 import { MONOSPACE } from "../app/theme";
 import { CopyLine } from "../common/CopyLine";
 import { sentence } from "../words/sentence";
+import { RuleGroups } from "./RuleGroups";
 import { yamlOf } from "./yaml";
 
 const REFRESH_MS = 60_000;
+const FILE = "file";
 
-/** The operators' policy in force, to read. */
+/** The operators' policy in force, to read: in words, and as its file. */
 export function PolicyPage() {
+  const [parameters, changeAddress] = useAddress();
   const found = useQuery({ queryKey: ["policy"], queryFn: async () => contentOf(await client.GET("/v1/policy")), refetchInterval: REFRESH_MS });
   if (found.error && !found.data) return <Problem error={found.error} retry={() => void found.refetch()} />;
   if (!found.data) return <Skeleton variant="rectangular" height={320} />;
-  const { path, policy, faults, findings } = found.data;
+  const { path, policy, rules, faults, findings } = found.data;
+  const isFile = parameters.get("as") === FILE;
   return (
     <>
       <Typography variant="h1" sx={{ mb: 3 }}>
@@ -41,10 +48,18 @@ export function PolicyPage() {
           {sentence(finding)}
         </Alert>
       ))}
-      <Box component="pre" tabIndex={0} aria-label="The policy in force" role="region" sx={{ fontFamily: MONOSPACE, fontSize: 12.5, whiteSpace: "pre-wrap", overflowWrap: "anywhere", border: 1, borderColor: "divider", borderRadius: 1, p: 3, my: 3 }}>
-        {yamlOf(policy)}
-      </Box>
-      <CopyLine text="kaji policy show" />
+      <Tabs value={isFile} onChange={(_, next: boolean) => changeAddress((newest) => withValues(newest, { as: next ? FILE : "" }))} aria-label="The policy" sx={{ mb: 3 }}>
+        <Tab value={false} label="In words" />
+        <Tab value={true} label="As its file" />
+      </Tabs>
+      {isFile ? (
+        <Box component="pre" tabIndex={0} aria-label="The policy in force" role="region" sx={{ fontFamily: MONOSPACE, fontSize: 12.5, whiteSpace: "pre-wrap", overflowWrap: "anywhere", border: 1, borderColor: "divider", borderRadius: 1, p: 3, my: 3 }}>
+          {yamlOf(policy)}
+        </Box>
+      ) : (
+        <RuleGroups groups={rules} />
+      )}
+      <CopyLine text={isFile ? "kaji policy show" : "kaji policy explain"} />
     </>
   );
 }

@@ -15,6 +15,7 @@ import { QueueTable } from "./lists/QueueTable";
 import { SORT_KEYS } from "./lists/queueColumns";
 import { UnknownStarts } from "./lists/UnknownStarts";
 import { YourRuns } from "./lists/YourRuns";
+import { MyQuotas } from "./MyQuotas";
 import { NoController } from "./NoController";
 import { QueueControls } from "./QueueControls";
 import { NewWhatIf } from "./QueueWhatIf";
@@ -81,6 +82,7 @@ export function QueuePage() {
       {live.runs && (
         <>
           {!text && <YourRuns runs={live.runs} now={now} addressOf={addressOf} />}
+          {!text && !selected && <MyQuotas />}
           {any && <Typography sx={{ mb: 3 }}>{summaryWords(runs, dependents)}</Typography>}
           {!runs.length && !dependents.length && <EmptyQueue any={any} />}
           {(runs.length > 0 || hasPanel) && (

@@ -42,11 +42,6 @@ export function Actions({ run, leave }: { run: ShownRun; leave: () => void }) {
   return (
     <>
       {action.error && <Problem error={action.error} />}
-      {action.isPending && action.variables === "restart" && (
-        <Typography color="textSecondary" role="status">
-          Restarting: waits until it has ended …
-        </Typography>
-      )}
       {!run.isRemoved &&
         mayChange &&
         run.programs?.map((path) => (

@@ -9,6 +9,7 @@ import { PartBoundary } from "../app/Broken";
 import { later } from "../app/parts";
 import { Problem } from "../app/Problem";
 import { AttemptsPanel } from "../attempts/AttemptsPanel";
+import { RunEvents } from "../events/RunEvents";
 import { withItem } from "../sidepanel/address";
 import { LogPanel } from "../logs/LogPanel";
 import { MembersPanel } from "../members/MembersPanel";
@@ -21,7 +22,6 @@ import { Since } from "../words/times/Since";
 import { useTitle } from "../common/useTitle";
 import { Actions } from "./Actions";
 import { CommandLine } from "./overview/CommandLine";
-import { Events } from "./Events";
 import { Facts } from "./overview/Facts";
 import { Findings } from "./overview/Findings";
 import { Note } from "./overview/Note";
@@ -30,7 +30,7 @@ import { useRun } from "./data/useRun";
 import { When } from "./overview/When";
 import { WhyItWaits } from "./WhyItWaits";
 
-const TABS = ["waits", "log", "figures", "members", "attempts", "files", "events", "time", "why", "terminal"] as const;
+const TABS = ["waits", "log", "figures", "members", "attempts", "files", "events", "time", "why", "processes", "terminal"] as const;
 type TabName = (typeof TABS)[number];
 
 const TITLES: Record<TabName, string> = {
@@ -43,17 +43,19 @@ const TITLES: Record<TabName, string> = {
   events: "Events",
   time: "Time",
   why: "Why",
+  processes: "Processes",
   terminal: "Terminal",
 };
 
 const TerminalPanel = later(async () => (await import("../terminal/TerminalPanel")).TerminalPanel);
 const Time = later(async () => (await import("../time/Time")).Time);
+const ProcessesPanel = later(async () => (await import("../processes/ProcessesPanel")).ProcessesPanel);
 const WhyPanel = later(async () => (await import("../why/WhyPanel")).WhyPanel);
 const FilesPanel = later(async () => (await import("../files/FilesPanel")).FilesPanel);
 const Figures = later(async () => (await import("../figures/Figures")).Figures);
 
 /** The parts of the page that a removed run does not have: members, their events and shells. */
-const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "terminal"]);
+const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "processes", "terminal"]);
 
 interface Properties {
   namespace: string;
@@ -75,6 +77,7 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
   const usual: TabName = useMayReadLogs()(namespace) ? "log" : "figures";
   const head = useRef<HTMLDivElement>(null);
   const rank = numberIn(parameters, "rank");
+  const inside = numberIn(parameters, "inside");
   const isWaiting = !!run.data && !run.data.isRemoved && phaseOf(run.data) === "Queued";
   // Addresses without a tab are those of the log; that of a waiting run alone begins with why it waits.
   const first: TabName = isWaiting && !parameters.has("rank") && !parameters.has("logs") ? "waits" : usual;
@@ -91,12 +94,14 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
   const view = run.data;
+  const isRunning = !view.isRemoved && phaseOf(view) === "Running";
   const isOffered: Partial<Record<TabName, boolean>> = {
     waits: isWaiting,
     log: usual === "log",
     why: !isWaiting || !!view.status.attempts, // whether a run is stuck is no question before its first start
     terminal: mayEnter,
-    files: mayEnter && !!view.spec.checkpoint?.path,
+    processes: mayEnter && isRunning,
+    files: mayEnter && (isRunning || !!view.spec.checkpoint?.path),
   };
   const tabs = TABS.filter((known) => (isOffered[known] ?? true) && !(view.isRemoved && OF_LIVE_RUNS.has(known)));
   const tab = tabs.find((known) => known === parameters.get("tab")) ?? first;
@@ -135,27 +140,34 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
       {tab === "waits" && <WhyItWaits run={view} />}
       {tab === "log" && <LogPanel key={view.uid} run={view} rank={rank ?? 0} />}
       <PartBoundary key={tab} fallback={<Skeleton variant="rectangular" height={320} />}>
-        {tab === "figures" && <Figures run={view} rank={rank} />}
+        {tab === "figures" && <Figures run={view} rank={rank} isRemoved={view.isRemoved} />}
         {tab === "time" && <Time run={view} />}
         {tab === "why" && (
           <WhyPanel key={view.uid} run={view} attempt={numberIn(parameters, "attempt")} choose={(attempt) => go({ tab, ...(attempt !== null && { attempt: `${attempt}` }) })} />
         )}
         {tab === "files" && (
-          <FilesPanel run={view} path={parameters.get("path") ?? ""} open={(path) => go({ tab, ...(path && { path }) })} />
+          <FilesPanel
+            run={view}
+            path={parameters.get("path") ?? ""}
+            open={(path) => go({ tab, ...(inside === null ? {} : { inside: `${inside}` }), ...(path && { path }) })}
+            inside={inside}
+            enter={(chosen) => go({ tab, ...(chosen === null ? {} : { inside: `${chosen}` }) })}
+          />
         )}
+        {tab === "processes" && <ProcessesPanel key={view.uid} run={view} rank={rank ?? 0} chooseRank={(chosen) => show("processes", chosen)} />}
         {tab === "terminal" && (
           <TerminalPanel run={view} rank={rank ?? 0} chooseRank={(chosen) => show("terminal", chosen)} />
         )}
       </PartBoundary>
       {tab === "attempts" && <AttemptsPanel run={view} />}
       {tab === "members" && <MembersPanel run={view} rank={rank} chooseRank={(chosen) => show("members", chosen)} open={show} />}
-      {tab === "events" && <Events run={view} />}
+      {tab === "events" && <RunEvents run={view} />}
     </>
   );
 }
 
 /** Return the rank or attempt in an address; null if it names none. */
-function numberIn(parameters: URLSearchParams, name: "rank" | "attempt"): number | null {
+function numberIn(parameters: URLSearchParams, name: "rank" | "attempt" | "inside"): number | null {
   const text = parameters.get(name);
   return text !== null && /^\d{1,5}$/.test(text) ? Number(text) : null;
 }

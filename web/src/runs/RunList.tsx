@@ -22,6 +22,7 @@ import { NEED_FIGURES } from "./columns/figureColumns";
 import { commandOf, csvOf } from "./columns/exports";
 import { counted, parametersOf, selectionOf } from "./filter/filter";
 import { Nothing } from "./Nothing";
+import { PruneButton } from "./prune/PruneButton";
 import { RunBeside } from "./RunBeside";
 import { RunListHead, RunListNotices } from "./RunListHead";
 import type { Row } from "./data/rows";
@@ -59,12 +60,13 @@ export function RunList({ opened }: { opened: Item | null }) {
 
   return (
     <Beside panel={panel} {...WHOLE_ITEM}>
-      <RunListHead title="Runs" list={list} search={search} placeholder="Filter by name, owner, label …" isNarrow={opened !== null}>
+      <RunListHead title="Runs" list={list} search={search} placeholder="Filter by name, owner, label, note …" isNarrow={opened !== null}>
         {!opened && (
           <>
             <ViewMenu table="runs" parameters={parametersOf(filter)} />
             <ExportMenu name="runs" rows={shown.length} {...commandOf(filter)} csv={async () => csvOf(shown, await readFigures(selectionOf(filter.whose, list.teams) ?? ""))} />
             <ColumnChoice columns={all} chosen={columns} choose={chooseColumns} />
+            {filter.whose === "mine" && (counts.size > 0) && <PruneButton mine={live.rows ?? NONE} />}
           </>
         )}
       </RunListHead>

@@ -10,6 +10,7 @@ import { Problem } from "../app/Problem";
 import { addressOf } from "../runs/RunTable";
 import { CodeDrop } from "../code/CodeDrop";
 import { CopyLine } from "../common/CopyLine";
+import { Quotas } from "../needs/Quotas";
 import { Fields } from "./fields/Fields";
 import { KindChoice } from "./fields/KindChoice";
 import { ON_DEMAND } from "./fields/MoreFields";
@@ -49,6 +50,7 @@ export function StartPage() {
       await navigate(addressOf(run));
     },
   });
+  const team = form.namespace || (teams.length === 1 ? (teams[0] ?? "") : "");
   const refused = start.error instanceof Refused ? start.error : refusal;
   const faults = useMemo(() => faultsByField(refused && !missing ? faultsOf(refused) : []), [refused, missing]);
   const change = (part: Partial<Form>) => {
@@ -120,6 +122,7 @@ export function StartPage() {
               change={change}
             />
           )}
+          {team && <Quotas namespaces={[team]} />}
           <Box>
             {mayStart ? (
               <Button type="submit" variant="contained" disabled={missing !== "" || start.isPending}>

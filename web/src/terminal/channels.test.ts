@@ -18,7 +18,7 @@ it.each([
   [message(3, '{"status":"Failure","message":"exit code 2"}'), { ended: "The shell has ended: exit code 2." }],
   [
     message(3, '{"status":"Failure","reason":"NonZeroExitCode","message":"command terminated with non-zero exit code: exit status 3","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}'),
-    { ended: "The shell has ended with exit code 3." },
+    { ended: "The shell has ended with exit code 3.", exitCode: 3 },
   ],
   [message(3, '{"status":"Failure","message":"gone","code":500}'), { ended: "The shell has ended: gone." }],
   [

@@ -46,7 +46,7 @@ export function LossDialog({ verb, runs, close, confirm, kill }: Properties) {
           </Typography>
         )}
         {verb === "stop" && <Typography gutterBottom>{isOne ? "It can be resumed from its last checkpoint." : "They can be resumed from their last checkpoints."}</Typography>}
-        {verb === "restart" && <Typography gutterBottom>{isOne ? "It is stopped, and queued again once it has ended. It goes on from its last checkpoint. Keep this page open until then." : "They are stopped, and queued again once they have ended. They go on from their last checkpoints. Keep this page open until then."}</Typography>}
+        {verb === "restart" && <Typography gutterBottom>{isOne ? "It is stopped, and queued again once it has ended. It goes on from its last checkpoint." : "They are stopped, and queued again once they have ended. They go on from their last checkpoints."}</Typography>}
         {(verb === "kill" || kill) && <Typography gutterBottom>Kill gives members one second to end, in place of the time that the run allows for a last checkpoint.</Typography>}
         {losing.length > 0 && (
           <>

@@ -11,7 +11,7 @@ export const BUTTONS: readonly Verb[] = VERBS.filter((verb) => verb !== "kill");
 export const VERB_WORDS: Record<Verb, { ask: string; done: string; doing: string }> = {
   stop: { ask: "Stop", done: "stopped", doing: "Stopping" },
   kill: { ask: "Kill", done: "killed", doing: "Killing" },
-  restart: { ask: "Restart", done: "queued again", doing: "Restarting" },
+  restart: { ask: "Restart", done: "asked to restart", doing: "Restarting" },
   resume: { ask: "Resume", done: "queued again", doing: "Resuming" },
   delete: { ask: "Delete", done: "deleted", doing: "Deleting" },
 };

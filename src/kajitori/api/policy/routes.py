@@ -15,10 +15,19 @@ from kajitori.api.policy.diff import diff
 from kajitori.api.policy.pods import audit, enforcement_findings
 from kajitori.api.requests.bodies import yaml_body
 from kajitori.api.rights import User
-from kajitori.api.views.configuration import ClusterCheck, PodAudit, PolicyCheck, PolicyDiff, PolicyView
+from kajitori.api.views.configuration import (
+    ClusterCheck,
+    PodAudit,
+    PolicyCheck,
+    PolicyDiff,
+    PolicyView,
+    RuleGroupView,
+    RuleView,
+)
 from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
+from kajitori.core.policy.rules import rules_of
 from kajitori.core.queue.guarantees import faults_of_guarantees
 
 router = APIRouter(tags=["policy"])
@@ -35,8 +44,23 @@ async def get_policy(api: Shared, user: Caller) -> Response:
         current.policy.guarantees, api.cluster.table(), current.policy.gpu.cpu_runs_on_gpu_nodes
     )
     findings = [*findings, *await enforcement_findings(api, user, current.policy)]
-    faults = list(current.faults)
-    return answer(PolicyView(path=path, version=current.version, policy=document, faults=faults, findings=findings))
+    view = PolicyView(
+        path=path,
+        version=current.version,
+        policy=document,
+        rules=_rule_views(current.policy),
+        faults=list(current.faults),
+        findings=findings,
+    )
+    return answer(view)
+
+
+def _rule_views(policy: Policy) -> list[RuleGroupView]:
+    groups = rules_of(policy)
+    return [
+        RuleGroupView(title=group.title, rules=[RuleView(field=rule.field, text=rule.text) for rule in group.rules])
+        for group in groups
+    ]
 
 
 _YAML_BODY = {"requestBody": {"required": True, "content": {"application/yaml": {"schema": {"type": "string"}}}}}

@@ -94,6 +94,7 @@ def run_summary(run: RunObject, spec: StoredSpec, starts_at: str | msgspec.Unset
     """Return the row of a Run with this spec."""
     meta, status = run.metadata, run.current_status
     counts = status.members if run.status is not None else MemberCounts(total=_sizes(spec)[0])
+    note = read_note(meta.annotations.get(names.ANNOTATION_NOTE, ""))
     return RunTableRow(
         namespace=meta.namespace,
         name=meta.name,
@@ -115,6 +116,7 @@ def run_summary(run: RunObject, spec: StoredSpec, starts_at: str | msgspec.Unset
         health=_health_word(status.health),
         image=spec.image,
         labels=meta.labels or msgspec.UNSET,
+        note=note.text if note is not None else msgspec.UNSET,
         starts_at=starts_at,
     )
 

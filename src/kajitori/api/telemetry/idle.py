@@ -18,7 +18,13 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.rendering.runs import phase_of, run_view
 from kajitori.api.requests.bodies import body_of
-from kajitori.api.runs.changes.compare_and_swap import Expected, Patch, change_run, is_resuming
+from kajitori.api.runs.changes.compare_and_swap import (
+    Expected,
+    Patch,
+    change_run,
+    is_resuming,
+    without_old_grace,
+)
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.telemetry.live import questions_of
 from kajitori.api.telemetry.stacks import running_members
@@ -158,7 +164,8 @@ async def park_run(api: Shared, user: Caller, namespace: str, name: str, expecte
         if spec.get("stopped") and spec.get("parked"):
             return None
         _require_active(run, spec, "parked")
-        return {"stopped": True, "parked": True, "keepIdleUntil": None}  # the later answer counts
+        # The later answer counts.
+        return {"stopped": True, "parked": True, "keepIdleUntil": None, **without_old_grace(run, spec)}
 
     return answer(run_view(await change_run(api, user, namespace, name, expected, parked)))
 

@@ -11,6 +11,21 @@ from kajitori.core.spec.status import Finding
 from kajitori.errors import Fault
 
 
+class RuleView(View):
+    """A rule of the policy, as a sentence."""
+
+    field: str
+    """The field of the policy file that says so."""
+    text: str
+
+
+class RuleGroupView(View):
+    """Rules about one subject."""
+
+    title: str
+    rules: list[RuleView]
+
+
 class PolicyView(View):
     """The policy in force. With faults, the newest file was rejected and the policy before it stays in force."""
 
@@ -18,6 +33,8 @@ class PolicyView(View):
     """Path of the file that was read, or that has the faults; empty without a file."""
     version: int
     policy: dict[str, Any]
+    rules: list[RuleGroupView]
+    """What the policy says to users, in sentences. Some fields for operators are in `policy` alone."""
     faults: list[Fault]
     findings: list[str]
     """Possible mistakes, such as guarantees that exceed what the cluster has now."""
@@ -170,3 +187,28 @@ class NetworksCheck(View):
 
     networks: dict[str, Any]
     findings: list[Finding]
+
+
+class QuotaView(View):
+    """One resource of a ResourceQuota."""
+
+    quota: str
+    """Name of the ResourceQuota."""
+    resource: str
+    """As the quota names it, such as `requests.nvidia.com/gpu`."""
+    used: str
+    limit: str
+    left: str
+    part: float
+    """How much of it is in use, from 0 to 1."""
+    limited_to: str
+    """The scopes of the quota, which then counts only some Pods; empty if it counts all."""
+
+
+class QuotaList(View):
+    """The quotas of a namespace."""
+
+    namespace: str
+    items: list[QuotaView]
+    note: str
+    """Why the list is not known; empty if it is."""

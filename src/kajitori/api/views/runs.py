@@ -120,6 +120,8 @@ class RunTableRow(View):
     image: str
     labels: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     """Absent if it has none."""
+    note: str | msgspec.UnsetType = msgspec.UNSET
+    """Text of the note that people wrote about it. Absent if there is none."""
     starts_at: str | msgspec.UnsetType = msgspec.UNSET
     """Only if `starts` asks for it: when a waiting run is expected to start. Empty if that is not known or the run does
     not wait."""
@@ -246,3 +248,32 @@ class EventList(View, omit_defaults=True):
     items: list[EventView]
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send it back for older ones; absent on the last page."""
+
+
+class RunningProcess(View):
+    """A process of a member."""
+
+    pid: int
+    ppid: int
+    cpu_seconds: float
+    """Processor time since its start."""
+    memory_bytes: int
+    """Resident memory."""
+    age_seconds: float
+    command: str
+
+
+class ProcessList(View):
+    """The processes of a member, by their numbers."""
+
+    rank: int
+    node: str
+    items: list[RunningProcess]
+
+
+class Signalled(View):
+    """A process that got a signal."""
+
+    rank: int
+    pid: int
+    signal: str

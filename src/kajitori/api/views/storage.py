@@ -66,7 +66,7 @@ class VolumeList(View):
 
 
 class FileView(View, kw_only=True):
-    """A file or folder in a run's checkpoint folder."""
+    """A file or folder in a run's checkpoint folder, or in a member."""
 
     name: str
     """Its name. Bytes that are not UTF-8 are replaced, and the file can only be had with its folder."""
@@ -98,3 +98,25 @@ class FileList(View, kw_only=True):
     """Whether the path is a file's."""
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send this as `continue` for the next page; absent on the last one."""
+
+
+class MemberFiles(View, kw_only=True):
+    """A folder inside a running member."""
+
+    rank: int
+    node: str
+    path: str
+    """Path of the folder in the member, or of the file if the request named one."""
+    is_file: bool = False
+    items: list[FileView]
+    """Folders first, then files, each by name. If the path is a file's, the file alone."""
+    has_more: bool = False
+    """Whether the folder has more entries, which are not listed."""
+
+
+class UploadedFile(View):
+    """A file that was put into a member."""
+
+    rank: int
+    path: str
+    size_bytes: int

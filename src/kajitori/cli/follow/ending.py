@@ -1,4 +1,5 @@
-"""Wait until a run has stopped or is deleted, with a deadline: without a controller neither ever happens."""
+"""Wait until a run has stopped, is queued again or is deleted, with a deadline: without a controller none of it ever
+happens."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from kajitori.client.views import View, is_final, phase_of, status_of
 from kajitori.client.web_api import Api, run_path
 from kajitori.core.words.backoff import Backoff
 from kajitori.core.words.suggestions import first_few
-from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable, WrongState
 
 MEMBERS_A_SECOND = 25
 """Pods that an API server deletes in a second when it is busy."""
@@ -57,13 +58,34 @@ def wait_until_final(api: Api, run: View, until: datetime) -> dict[str, Any]:
 
     def look() -> bool:
         found.clear()
-        found.update(api.get(run_path(run)))
-        if found.get("uid") != run.get("uid"):
-            raise NotFound(f"{run['name']} was deleted", hint="another run has its name now")
+        found.update(_same_run(api, run))
         return is_final(found)
 
     if not _comes_true(api, look, until):
         raise not_carried_out(api, run, "was asked to stop and has not")
+    return found
+
+
+def wait_until_queued_again(api: Api, run: View, until: datetime) -> None:
+    """Wait until a run that is being restarted has ended and is queued again. `run`: the answer to the request. Raises
+    NotCarriedOut after that time, NotFound if the run was deleted, and WrongState if it was stopped meanwhile."""
+    number = run["spec"].get("resumes", 0)
+
+    def look() -> bool:
+        found = _same_run(api, run)
+        if is_final(found) and found["spec"].get("stopped"):
+            raise WrongState(f"{run['name']} was stopped meanwhile", hint=f"to start it: kaji resume {run['name']}")
+        return bool(status_of(found).get("resumes", 0) >= number)
+
+    if not _comes_true(api, look, until):
+        raise not_carried_out(api, run, "was asked to restart and has not ended")
+
+
+def _same_run(api: Api, run: View) -> View:
+    """Return the run as it is now. Raises NotFound if it was deleted, also if another run has its name."""
+    found: View = api.get(run_path(run))
+    if found.get("uid") != run.get("uid"):
+        raise NotFound(f"{run['name']} was deleted", hint="another run has its name now")
     return found
 
 

@@ -113,11 +113,6 @@ OWN_SHAPES: Mapping[str, dict[str, Any]] = {
         ],
     },
     "Waited": _whole_object(items=_list_schema(**_OF_RUN, phase=_TEXT, exitCode=_WHOLE)),
-    "Processes": _whole_object(
-        items=_list_schema(
-            pid=_WHOLE, ppid=_WHOLE, cpuSeconds=_NUMBER, memoryBytes=_WHOLE, ageSeconds=_NUMBER, command=_TEXT
-        )
-    ),
     "Listening": _whole_object(items=_list_schema(rank=_WHOLE, address=_TEXT, port=_WHOLE)),
     "PathsChecked": _whole_object(
         **{"from": _with_description(_whole_object(kind=_TEXT, name=_TEXT), "The network that this machine is in.")},

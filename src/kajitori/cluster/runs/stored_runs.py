@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
@@ -121,20 +122,39 @@ def life_of(
     run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus, after: tuple[gang.Awaited, ...] = ()
 ) -> gang.Run:
     """Return a stored Run as the input of `gang.next_step`; `after`: the runs that it waits for."""
-    return gang.Run(
+    life = gang.Run(
         type=spec.life,
         replicas=spec.members,
         limits=decision.limits,
         status=status,
-        stopped=spec.stopped or is_parked(status, spec.resumes),
-        parked=spec.parked or is_parked(status, spec.resumes),
         deleting=bool(run.metadata.deletion_timestamp),
-        resumes=spec.resumes,
         generation=run.metadata.generation,
         sweep=sweep_of(spec),
         fewest=spec.fewest,
         after=after,
         health=health_pace_of(spec),
+    )
+    return with_wishes(life, spec)
+
+
+def with_wishes(life: gang.Run, spec: RunSpec) -> gang.Run:
+    """Return a run with what its spec asks for beside its program: to be stopped, parked, or started again.
+
+    A run that is asked to start again while it is active is stopped first. The counter alone says so, so nothing is
+    lost if a client, the server or the controller ends in between, and nothing is done twice."""
+    status = life.status
+    parked_by_policy = is_parked(status, spec.resumes)
+    restarting = not spec.stopped and spec.resumes > status.resumes and not status.phase.is_final
+    limits = life.limits
+    if limits.stop_grace_seconds is not None and not (spec.stopped or restarting or life.deleting):
+        limits = replace(limits, stop_grace_seconds=None)  # that of an earlier restart
+    return replace(
+        life,
+        limits=limits,
+        stopped=spec.stopped or parked_by_policy or restarting,
+        parked=spec.parked or parked_by_policy,
+        restarting=restarting,
+        resumes=spec.resumes,
     )
 
 

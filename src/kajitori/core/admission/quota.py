@@ -7,7 +7,8 @@ which checks each Pod anyway.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kajitori.core.pods.manifests import GPU_CLAIM
@@ -43,6 +44,46 @@ def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, A
                 needs = _format_amount(name, needed[name], memory_needed)
                 shortages.append(f"quota {quota_name}, {name}: needs {needs}, {left} of {all_of_it} left")
     return "; ".join(shortages)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """How much of one resource of a ResourceQuota is in use."""
+
+    quota: str
+    """Name of the ResourceQuota."""
+    resource: str
+    """As the quota names it, such as `requests.nvidia.com/gpu`."""
+    used: str
+    limit: str
+    left: str
+    part: float
+    """How much of it is in use, from 0 to 1."""
+    limited_to: str
+    """The scopes of the quota, which counts only some Pods; empty if it counts all."""
+
+
+def quota_uses(quotas: Iterable[Mapping[str, Any]]) -> Iterator[QuotaUse]:
+    """Yield how much of each resource of these ResourceQuota objects is in use; resources without a readable amount are
+    left out."""
+    for quota in quotas:
+        spec, status = quota.get("spec") or {}, quota.get("status") or {}
+        hard, used = status.get("hard") or spec.get("hard") or {}, status.get("used") or {}
+        selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+        scopes = [*(spec.get("scopes") or ()), *(str(each.get("scopeName", "")) for each in selected)]
+        for name in sorted(hard):
+            limit, taken = _parse_amount(name, hard[name]), _parse_amount(name, used.get(name, "0"))
+            if limit is None or taken is None:
+                continue
+            yield QuotaUse(
+                quota=(quota.get("metadata") or {}).get("name", ""),
+                resource=name,
+                used=_format_amount(name, taken, memory_needed),
+                limit=_format_amount(name, limit),
+                left=_format_amount(name, max(0, limit - taken)),
+                part=min(1.0, taken / limit) if limit else 1.0,
+                limited_to=", ".join(scopes),
+            )
 
 
 def members_within(quotas: Sequence[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> int:

@@ -172,6 +172,9 @@ class Run:
     stopped: bool = False
     parked: bool = False
     """With `stopped`: it is stopped to free idle GPUs."""
+    restarting: bool = False
+    """With `stopped`: it is stopped to be started again. Its `resumes` is ahead of the status, so it is resumed once it
+    has ended."""
     deleting: bool = False
     resumes: int = 0
     generation: int = 0

@@ -225,8 +225,8 @@ class RunSpec(Document):
     grace_seconds: Duration | None = Field(default=None, alias="grace")
     """Time between SIGTERM and SIGKILL."""
     stop_grace_seconds: Duration | None = Field(default=None, alias="stopGrace")
-    """Replaces grace when the run is stopped or deleted. `kaji stop -t`, `kaji kill` and `kaji rm -f` set it; resuming
-    the run removes it."""
+    """Replaces grace when the run is stopped or deleted. `kaji stop -t`, `kaji restart -t`, `kaji kill` and
+    `kaji rm -f` set it; resuming the run removes it, and so does the next stop after a restart."""
     remove_after_seconds: Duration | None = Field(default=None, alias="removeAfter")
     """The run is deleted this long after its end, without its checkpoint. Left out: the policy's endedRuns applies."""
     tensorboard: AbsolutePath | None = None
@@ -259,8 +259,8 @@ class RunSpec(Document):
     keep_idle_until: Moment | None = None
     """Until this time (RFC 3339) the owner is not asked about idle GPUs, and the run is not parked (`kaji keep`)."""
     resumes: int = Field(default=0, ge=0)
-    """Increase this counter to start a run again that has ended. In a sweep, only members that did not succeed start
-    again."""
+    """Increase this counter to start a run again. A run that has not ended is stopped first. In a sweep, only members
+    that did not succeed start again."""
 
     @field_validator("array")
     @classmethod

@@ -9,11 +9,10 @@ from typing import Any
 
 from aiohttp import web
 
-from kajitori.client.processes import LOOK, read_processes
+from kajitori.core.telemetry.processes import processor_time
 from kajitori.core.words.quantities import round_memory
 from kajitori.docker.engine import Engine, engine_of, json_answer, sentence
 from kajitori.docker.events import EVENT_FILTERS, passes
-from kajitori.docker.execution import output_of
 from kajitori.docker.hijack import MULTIPLEXED, RAW, SYSTEM_ERROR, frame
 from kajitori.docker.output import LogQuery, flag, moment, read_output
 from kajitori.docker.platform import run_path
@@ -21,7 +20,7 @@ from kajitori.docker.routes.containers import container_of
 from kajitori.docker.translation.container import Container, seconds_of
 from kajitori.docker.translation.filters import parse_filters
 from kajitori.docker.translation.stats import Meter
-from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
+from kajitori.errors import KajitoriError, NotFound, WrongState
 
 STATS_SECONDS = 1.0
 
@@ -54,14 +53,16 @@ async def top(request: web.Request) -> web.Response:
     engine, container = engine_of(request), await container_of(request)
     if container.state != "running":
         raise WrongState(f"container {container.name} is not running")
-    code, output, errors = await output_of(engine.platform, container, ("/bin/sh", "-c", LOOK))
-    processes = read_processes(output.decode("utf-8", "replace"))
-    if not processes:
-        why = errors.decode("utf-8", "replace").strip() or f"exit code {code}"
-        hint = "docker top needs /bin/sh and head in the image"
-        raise InvalidInput.one("", f"the processes of {container.name} can't be read: {why}", hint=hint)
+    answer = await engine.platform.get(run_path(container, "/processes"), {"rank": container.rank})
     rows = [
-        [str(one.pid), str(one.parent), one.cpu_words, round_memory(one.memory_bytes), one.command] for one in processes
+        [
+            str(one["pid"]),
+            str(one["ppid"]),
+            processor_time(one["cpuSeconds"]),
+            round_memory(one["memoryBytes"]),
+            one["command"],
+        ]
+        for one in answer["items"]
     ]
     return json_answer({"Titles": ["PID", "PPID", "TIME", "RSS", "CMD"], "Processes": rows})
 

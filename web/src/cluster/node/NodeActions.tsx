@@ -8,9 +8,12 @@ import { client, contentOf } from "../../api/client";
 import { Problem } from "../../app/Problem";
 import type { NodeDetail } from "./NodePanel";
 
-type Verb = "drain" | "uncordon" | "healthy";
+type Verb = "drain" | "uncordon" | "healthy" | "test";
 
-/** An operator's actions on a node: drain it with a reason, and return it to the pool. */
+/** States of a test that has not ended. */
+const UNDER_TEST: ReadonlySet<string> = new Set(["asked", "testing"]);
+
+/** An operator's actions on a node: drain it with a reason, test it, and return it to the pool. */
 export function NodeActions({ node }: { node: NodeDetail }) {
   const queries = useQueryClient();
   const [asking, setAsking] = useState(false);
@@ -37,6 +40,11 @@ export function NodeActions({ node }: { node: NodeDetail }) {
         {!node.schedulable && (
           <Button size="small" variant="outlined" disabled={action.isPending} onClick={() => action.mutate("uncordon")}>
             Let it take work again
+          </Button>
+        )}
+        {node.testable && (
+          <Button size="small" variant="outlined" disabled={action.isPending || UNDER_TEST.has(node.test?.state ?? "")} onClick={() => action.mutate("test")}>
+            {UNDER_TEST.has(node.test?.state ?? "") ? "It is tested" : "Test it"}
           </Button>
         )}
         {isOut && (
@@ -77,6 +85,7 @@ export function NodeActions({ node }: { node: NodeDetail }) {
 async function perform(verb: Verb, name: string, reason: string): Promise<void> {
   const params = { path: { name } };
   if (verb === "drain") contentOf(await client.POST("/v1/nodes/{name}/drain", { params, body: { reason } }));
+  else if (verb === "test") contentOf(await client.POST("/v1/preflight", { body: { nodes: [name] } }));
   else if (verb === "uncordon") contentOf(await client.POST("/v1/nodes/{name}/uncordon", { params }));
   else contentOf(await client.POST("/v1/nodes/{name}/healthy", { params }));
 }

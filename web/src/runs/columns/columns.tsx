@@ -52,6 +52,7 @@ export const COLUMNS: Column<ListedRow>[] = [
   },
   { name: "Why", width: "minmax(200px, 5fr)", cell: why },
   { name: "Expected start", width: "minmax(160px, 1fr)", sort: "startsAt", isExtra: true, cell: ({ startsAt }) => exact(startsAt) },
+  { name: "Note", width: "minmax(160px, 3fr)", isExtra: true, cell: (run) => run.note ?? "" },
   { name: "Image", width: "minmax(120px, 2fr)", isExtra: true, cell: (run) => run.image },
   { name: "Reason", width: "minmax(120px, 1fr)", sort: "reason", isExtra: true, cell: (run) => run.reason },
   { name: "Restarts", width: "80px", right: true, sort: "restarts", descending: true, isExtra: true, cell: (run) => `${run.restarts}` },

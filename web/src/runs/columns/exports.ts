@@ -34,6 +34,7 @@ export function csvOf(runs: readonly Row[], figures: FiguresByUid): string {
     value: ({ uid }) => figures.get(uid)?.value,
     image: (run) => run.image,
     labels: (run) => pairsOf(run.labels).join(" "),
+    note: (run) => run.note,
     uid: (run) => run.uid,
   };
   return csvTable(runs, columns);

@@ -51,8 +51,9 @@ describe("a run fits", () => {
   it.each([
     ["stage=final pytorch", true],
     ["stage=draft", false],
-  ])("the words in image and labels %j: %j", (text, expected) => {
-    const labelled = { ...run("bert", "Queued"), image: "nvcr.io/PyTorch", labels: { stage: "final" } };
+    ["seed 学習率", true],
+  ])("the words in image, labels and note %j: %j", (text, expected) => {
+    const labelled = { ...run("bert", "Queued"), image: "nvcr.io/PyTorch", labels: { stage: "final" }, note: "学習率 halved,\nseed 3" };
     expect(fits(labelled, { ...all, text })).toBe(expected);
   });
 

@@ -42,10 +42,10 @@ export function selectionOf(whose: Whose, teams: readonly string[] | undefined):
   return teams ? teams.map((team) => `team=${encodeURIComponent(team)}`).join("&") : null;
 }
 
-/** Whether a run's name, team, owner, image, labels (as `key=value`), state, message or GPU type contains every word of the filter's text. The first five are where the Web API's search looks. */
+/** Whether a run's name, team, owner, image, labels (as `key=value`), note, state, message or GPU type contains every word of the filter's text. The first six are where the Web API's search looks. */
 export function fits(run: Row, { text, phases }: Pick<Filter, "text" | "phases">): boolean {
   if (phases.length && !phases.includes(run.phase)) return false;
-  const shown = [run.name, run.namespace, run.owner, run.phase, run.finding, run.message, run.gpuType, run.image, ...(run.labels ? pairsOf(run.labels) : [])].join(" ").toLowerCase();
+  const shown = [run.name, run.namespace, run.owner, run.phase, run.finding, run.message, run.gpuType, run.image, run.note, ...(run.labels ? pairsOf(run.labels) : [])].join(" ").toLowerCase();
   return text
     .toLowerCase()
     .split(/\s+/)

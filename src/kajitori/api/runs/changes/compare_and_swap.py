@@ -115,3 +115,15 @@ def is_resuming(run: RunObject, spec: dict[str, Any]) -> bool:
     """Whether the run was resumed and the controller has not acted on it yet."""
     done = run.status.resumes if run.status is not None else 0
     return phase_of(run).is_final and not spec.get("stopped") and resumes_of(spec) > done
+
+
+def is_restarting(run: RunObject, spec: dict[str, Any]) -> bool:
+    """Whether the run was asked to start again and has not ended yet."""
+    done = run.status.resumes if run.status is not None else 0
+    return not phase_of(run).is_final and not spec.get("stopped") and resumes_of(spec) > done
+
+
+def without_old_grace(run: RunObject, spec: dict[str, Any]) -> Patch:
+    """Return the change that removes the grace period of an earlier restart; empty if the run has none of that kind."""
+    is_ending = spec.get("stopped") or is_restarting(run, spec)
+    return {"stopGrace": None} if spec.get("stopGrace") and not is_ending else {}

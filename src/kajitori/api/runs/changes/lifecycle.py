@@ -1,4 +1,4 @@
-"""Routes that stop, resume and delete a run, and that give it files for its next start."""
+"""Routes that stop, restart, resume and delete a run, and that give it files for its next start."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ from kajitori.api.runs.changes.compare_and_swap import (
     Patch,
     change_run,
     check_name,
+    is_restarting,
     is_resuming,
     other_run,
     require_allowed,
     resumes_of,
     uid_of,
+    without_old_grace,
 )
 from kajitori.api.runs.submit.submission import require_archive
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.runs import RunView, StopView
 from kajitori.cluster.run_object import RUNS, RunObject
+from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Digest, Duration
 from kajitori.core.spec.parts import FilesUse
@@ -76,16 +79,60 @@ async def stop_run(
     def stopped(run: RunObject, spec: dict[str, Any]) -> Patch | None:
         if phase_of(run).is_final and not is_resuming(run, spec):
             return None
-        patch: Patch = {"stopped": True}
+        patch: Patch = {"stopped": True, **without_old_grace(run, spec)}
         if wanted.grace_seconds is not None:
             patch["stopGrace"] = format_duration(wanted.grace_seconds)
             _check_grace(api, run, spec | patch)
         return patch
 
-    run = await change_run(api, user, namespace, name, expected, stopped)
-    life, _ = api.cluster.outline(run, run.current_status)
+    return _ending(api, await change_run(api, user, namespace, name, expected, stopped))
+
+
+@router.post(
+    "/v1/runs/{namespace}/{name}/restart",
+    responses=describes(StopView),
+    openapi_extra=takes(StopRequest, required=False),
+    summary="Stop a run and start it again",
+)
+async def restart_run(
+    api: Shared, user: Caller, request: Request, namespace: str, name: str, expected: Expected = ""
+) -> Response:
+    """Stop a run as `stop` does, and queue it again once it has ended, from its checkpoint. A run that has ended is
+    queued again at once. The controller does both, so the caller need not wait. Until the run has ended, a second
+    request has no further effect, except that a shorter grace period replaces the first."""
+    wanted = await body_of(request, StopRequest, required=False)
+
+    def restarted(run: RunObject, spec: dict[str, Any]) -> Patch | None:
+        if run.metadata.deletion_timestamp:
+            raise WrongState(f"{name} is being deleted", hint="submit it again")
+        is_new = not (is_resuming(run, spec) or is_restarting(run, spec))
+        patch = _next_start(run, spec) if is_new else Patch()
+        if wanted.grace_seconds is not None and not phase_of(run).is_final:
+            patch["stopGrace"] = format_duration(wanted.grace_seconds)
+        if not patch:
+            return None
+        require_allowed(api, run, spec | patch)
+        return patch
+
+    return _ending(api, await change_run(api, user, namespace, name, expected, restarted))
+
+
+def _ending(api: Api, run: RunObject) -> Response:
+    """Return the answer about a run that is asked to end, with the grace period that counts."""
+    try:
+        spec, decision = api.cluster.decide(run)
+    except InvalidInput:  # policy refuses it by now
+        life, _ = api.cluster.outline(run, run.current_status)
+    else:
+        life = life_of(run, spec, decision, run.current_status)
     view = msgspec.structs.asdict(run_view(run, nodes_of(api.mirror, run)))
     return answer(StopView(**view, grace_seconds=life.limits.last_grace_seconds))
+
+
+def _next_start(run: RunObject, spec: dict[str, Any]) -> Patch:
+    """Return the change that asks for one more start of the run."""
+    done = run.status.resumes if run.status is not None else 0
+    return {"stopped": False, "parked": False, "stopGrace": None, "resumes": max(done, resumes_of(spec)) + 1}
 
 
 @router.post("/v1/runs/{namespace}/{name}/resume", responses=describes(RunView), summary="Start a run again")
@@ -102,13 +149,7 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str, expec
             raise WrongState(f"{name} {doing}: only a run that has ended can be resumed", hint=hint)
         if run.metadata.deletion_timestamp:
             raise WrongState(f"{name} is being deleted", hint="submit it again")
-        done = run.status.resumes if run.status is not None else 0
-        patch: Patch = {
-            "stopped": False,
-            "parked": False,
-            "stopGrace": None,
-            "resumes": max(done, resumes_of(spec)) + 1,
-        }
+        patch = _next_start(run, spec)
         require_allowed(api, run, spec | patch)
         return patch
 
@@ -173,6 +214,8 @@ async def delete_run(
         await _check_checkpoint(api, user, namespace, name, expected)
     if query.grace_seconds is not None:
         await _shorten_grace(api, user, namespace, name, expected, format_duration(query.grace_seconds))
+    elif _has_old_grace(api.mirror.runs.get((namespace, name))):
+        await _shorten_grace(api, user, namespace, name, expected, None)
     try:
         await user.client.delete(RUNS, name, namespace, propagation="Background", uid=uid_of(expected) or None)
     except NotFound as error:
@@ -187,9 +230,19 @@ async def delete_run(
     return answer(Deleted(name=name, namespace=namespace), 202)
 
 
-async def _shorten_grace(api: Api, user: User, namespace: str, name: str, expected: str, grace: str) -> None:
-    """Write the grace period into a run that has not ended. If the caller may delete but not change the run, the run's
-    own grace period stays."""
+def _has_old_grace(run: RunObject | None) -> bool:
+    """Whether an earlier restart of the run left its grace period in the spec."""
+    if run is None or phase_of(run).is_final:
+        return False
+    spec = msgspec.json.decode(run.spec)
+    return isinstance(spec, dict) and bool(without_old_grace(run, spec))
+
+
+async def _shorten_grace(api: Api, user: User, namespace: str, name: str, expected: str, grace: str | None) -> None:
+    """Write the grace period into a run that has not ended; None: that of the run itself.
+
+    If the caller may delete but not change the run, its grace period stays as it is.
+    """
 
     def shortened(run: RunObject, spec: dict[str, Any]) -> Patch | None:
         if phase_of(run).is_final and not is_resuming(run, spec):

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kajitori.api.runs.files.opening import OpenFolder
+from kajitori.api.runs.members.commands import Container, first_line, pieces_of, program
 from kajitori.core.pods import reader
 from kajitori.errors import (
     Forbidden,
@@ -18,7 +19,6 @@ from kajitori.errors import (
     NotFound,
     Unavailable,
 )
-from kajitori.kube.streams import Channel, ExecStream
 
 MAX_HEADER_BYTES = 32 << 20
 """Largest first line of the reader's output. A page has at most 10,000 entries."""
@@ -32,54 +32,23 @@ async def ask_reader(
     header names."""
     document = {"root": opened.folder, "path": opened.path, **request}
     command = ["python3", "-I", "-S", "-", msgspec.json.encode(document).decode()]
-    meta = opened.pod.metadata
-    program = await opened.client.open_exec(
-        meta.namespace, meta.name, command=command, container=reader.CONTAINER, stdin=True
-    )
-    async with program:
-        await program.write(_source())
-        await program.close_stdin()
-        output = _output(program)
+    container = Container(opened.client, opened.pod, reader.CONTAINER)
+    async with program(container, command, stdin=True) as running:
+        await running.write(_source())
+        await running.close_stdin()
+        output = pieces_of(running, "the folder can't be read")
         try:
-            head, rest = b"", b""
-            async for chunk in output:
-                head, newline, rest = (head + chunk).partition(b"\n")
-                if newline:
-                    break
-                if len(head) > MAX_HEADER_BYTES:
-                    raise Unavailable("the reader's answer is too long")
-            else:
-                raise Unavailable("the reader gave no answer", hint="try again")
+            head, rest = await first_line(output, MAX_HEADER_BYTES)
             header: dict[str, Any] = msgspec.json.decode(head)
             if "error" in header:
                 raise _error_of(opened, header)
-            yield header, _joined(rest, output)
+            yield header, rest
         finally:
             await output.aclose()
 
 
 def _source() -> bytes:
     return package_files("kajitori.member").joinpath("files.py").read_bytes()
-
-
-async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    if first:
-        yield first
-    async for chunk in rest:
-        yield chunk
-
-
-async def _output(program: ExecStream) -> AsyncGenerator[bytes, None]:
-    """Yield the program's output. Raises Unavailable with its last words if it fails."""
-    complaints = b""
-    async for channel, payload in program:
-        if channel == Channel.STDOUT:
-            yield payload
-        else:
-            complaints = (complaints + payload)[-2000:]
-    if program.exit_code != 0:
-        words = complaints.decode(errors="replace").strip().rpartition("\n")[2] or program.message
-        raise Unavailable(f"the folder can't be read: {words}", hint="try again")
 
 
 def _error_of(opened: OpenFolder, header: Mapping[str, Any]) -> KajitoriError:

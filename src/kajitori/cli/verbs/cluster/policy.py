@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from kajitori.cli.context import Cli
@@ -19,7 +22,7 @@ from kajitori.cli.verbs.cluster.policy_pods import audit, check_manifests, rende
 
 @click.group(epilog="\b\nExample:\n  kaji policy check policy.yaml")
 def command() -> None:
-    """Show, check, compare and apply the policy."""
+    """Show, explain, check, compare and apply the policy."""
 
 
 for _verb in (render, audit, diff):
@@ -39,6 +42,37 @@ def show(cli: Cli, output: str | None) -> None:
     if output is not None:
         print_document(answer, output)
         return
+    _say_its_state(answer)
+    print_document(answer["policy"], "yaml")
+
+
+@command.command(epilog="\b\nExample:\n  kaji policy explain")
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def explain(cli: Cli, output: str | None) -> None:
+    """Tell what the policy in force allows and fills in, in sentences.
+
+    Each sentence ends with the field of the policy file that says so; docs/reference/policy.md has all fields.
+    """
+    from kajitori.cli.printing.output import print_document
+
+    with cli.api() as api:
+        answer = api.get("/v1/policy")
+    if output is not None:
+        print_document({"items": answer["rules"]}, output)
+        return
+    _say_its_state(answer)
+    for place, group in enumerate(answer["rules"]):
+        if place:
+            echo("")
+        echo(group["title"])
+        for rule in group["rules"]:
+            echo(f"  {rule['text']} [{rule['field']}]")
+
+
+def _say_its_state(answer: Mapping[str, Any]) -> None:
+    """Say whether the newest file is faulty or missing, and what may be a mistake in it."""
     faults = answer.get("faults") or ()
     if faults:
         say(f"{answer.get('path') or 'The policy file'} is faulty; this older policy stays in force:")
@@ -48,7 +82,6 @@ def show(cli: Cli, output: str | None) -> None:
         say(f"note: {finding}")
     if not faults and not answer.get("path"):
         say("There is no policy file; this is in force without one:")
-    print_document(answer["policy"], "yaml")
 
 
 @command.command(

@@ -107,7 +107,7 @@ def _existing(cli: Cli, api: Api, name: str, namespace: str | None) -> dict[str,
         spec = found["spec"]
         if spec.get("type") != "notebook":
             raise WrongState(f"{name} is a run, but no notebook", hint="choose another name: kaji notebook NAME")
-        is_stopping = (spec.get("stopped") or spec.get("parked")) and not is_final(found)
+        is_stopping = (spec.get("stopped") or spec.get("parked") or _is_resumed(found)) and not is_final(found)
         if not (found.get("deleting") or is_stopping):
             return found
         if not told:
@@ -200,7 +200,7 @@ def _wait(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_resumed(view: Mapping[str, Any]) -> bool:
-    """Whether the controller has yet to start it again."""
+    """Whether the controller has yet to start it again, which it does once the notebook has ended."""
     from kajitori.client.views import status_of
 
     return int(view["spec"].get("resumes") or 0) > int(status_of(view).get("resumes") or 0)

@@ -20,9 +20,10 @@ from kajitori.cli.options import done_option, namespace_option, runs_argument, s
 def command(cli: Cli, runs: tuple[str, ...], grace: str | None, namespace: str | None) -> int:
     """Stop runs and start them again.
 
-    They go on from their checkpoints; a run that has ended is started. Prints each name once it is in the queue again.
+    They go on from their checkpoints; a run that has ended is started. Prints each name once it is in the queue again;
+    the cluster does that also if this command is interrupted.
     """
-    from kajitori.cli.follow.ending import deadline, wait_until_final
+    from kajitori.cli.follow.ending import deadline, wait_until_queued_again
     from kajitori.cli.many import for_each
     from kajitori.client.views import is_final
     from kajitori.client.web_api import Api, run_path
@@ -30,16 +31,17 @@ def command(cli: Cli, runs: tuple[str, ...], grace: str | None, namespace: str |
 
     body = {} if grace is None else {"grace": format_duration(seconds_of(grace, "--time"))}
     asked_at = cli.now()
-    graces: dict[str, float] = {}
+    asked: dict[str, dict[str, Any]] = {}
 
-    def stop(api: Api, view: dict[str, Any]) -> None:
-        if not is_final(view):
-            graces[view["uid"]] = api.post(run_path(view, "/stop"), body, uid=view["uid"]).get("graceSeconds", 0)
+    def ask(api: Api, view: dict[str, Any]) -> None:
+        answer = api.post(run_path(view, "/restart"), body, uid=view["uid"])
+        if not is_final(answer):
+            asked[view["uid"]] = answer
 
-    def start(api: Api, view: dict[str, Any]) -> None:
-        if view["uid"] in graces:
-            wait_until_final(api, view, deadline(asked_at, view, graces[view["uid"]]))
-        api.post(run_path(view, "/resume"), uid=view["uid"])
+    def follow(api: Api, view: dict[str, Any]) -> None:
+        answer = asked.get(view["uid"])
+        if answer is not None:
+            wait_until_queued_again(api, answer, deadline(asked_at, view, answer.get("graceSeconds", 0)))
 
     with cli.api() as api:
-        return for_each(api, runs, namespace, lambda view: stop(api, view), finish=lambda view: start(api, view))
+        return for_each(api, runs, namespace, lambda view: ask(api, view), finish=lambda view: follow(api, view))

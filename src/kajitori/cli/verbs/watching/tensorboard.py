@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from importlib.resources import files as package_files
 
 import click
 
@@ -11,18 +12,6 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, server_options
 
 NOT_INSTALLED = 127
-_SCRIPT = r"""
-exec 3<&0
-if command -v tensorboard >/dev/null 2>&1; then tensorboard --logdir "$1" --host 127.0.0.1 --port "$2" &
-elif python3 -c 'import tensorboard' 2>/dev/null; then
-  python3 -m tensorboard.main --logdir "$1" --host 127.0.0.1 --port "$2" &
-else exit 127
-fi
-board=$!
-(cat <&3 >/dev/null; kill "$board" 2>/dev/null) &
-wait "$board"
-"""
-"""Starts TensorBoard, and ends it with its standard input: a program of `exec` may outlive its connection."""
 
 
 @click.command(
@@ -75,9 +64,10 @@ def command(
             raise WrongState(f"{name} is {phase_of(view)}: no member of it runs", hint=hint)
         place = program_path(view, f"{port}-{rank}" if rank else str(port))
         open_place(cli, api, place, print_only=print_only, is_program=True)
+    script = package_files("kajitori.member").joinpath("tensorboard.sh").read_text()
     held, holding = os.pipe()  # stdin of the script, which ends when this process does
     try:
-        words = ["/bin/sh", "-c", _SCRIPT.strip(), "sh", folder, str(port)]
+        words = ["/bin/sh", "-c", script.strip(), "sh", folder, str(port)]
         code = execute(cli.find_target(), view, words, rank=rank, stdin=held, debug=cli.debug)
     finally:
         os.close(holding)

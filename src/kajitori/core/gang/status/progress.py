@@ -150,6 +150,8 @@ def why_stopped(run: Run, exit_code: int | None = None) -> tuple[Reason, str]:
     """Return reason and message of a run that was stopped on request, parked, or created stopped."""
     if run.was_never_started:
         return Reason.NOT_STARTED, "created, and not started yet: kaji resume"
+    if run.restarting:
+        return Reason.STOPPED_BY_USER, "stopped to be started again"
     if run.parked:
         return Reason.PARKED, "parked to free its idle GPUs; its checkpoint and its folders are kept: kaji resume"
     if exit_code in (None, _TERMINATED):
@@ -159,8 +161,8 @@ def why_stopped(run: Run, exit_code: int | None = None) -> tuple[Reason, str]:
 
 
 def describe_stopping(run: Run, alive: Sequence[Member]) -> str:
-    """Return the message while members of a run that was stopped, or parked, are still ending."""
-    how = "is being parked" if run.parked else "asked to stop"
+    """Return the message while members of a run that was stopped, restarted or parked are still ending."""
+    how = "asked to restart" if run.restarting else "is being parked" if run.parked else "asked to stop"
     return f"{how}; {members_text(len(alive))} still running"
 
 

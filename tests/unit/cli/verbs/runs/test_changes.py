@@ -202,26 +202,28 @@ def test_start_attach_shows_only_the_new_attempts_log() -> None:
     assert invoke(api, "start", "-a", "bert", "gpt").exit_code == 2
 
 
-def test_restart_stops_waits_and_starts() -> None:
-    """All are stopped first; an ended run is only started. A name is printed when its run is in the queue."""
+def test_restart_asks_once_and_waits_until_the_runs_are_queued_again() -> None:
+    """All are asked first; an ended run is not waited for. A name is printed when its run is in the queue."""
     api = FakeWebApi([BERT, GPT])
-    api.queues["GET /v1/runs/vision/bert"] = [BERT, BERT, view("bert", "Stopped")]
+    again = view("bert", "Queued", spec={"resumes": 1}, status={"resumes": 1})
+    api.queues["GET /v1/runs/vision/bert"] = [BERT, view("bert", "Stopped"), again]
     assert invoke(api, "restart", "-t", "5", "bert", "gpt").stdout == "bert\ngpt-small\n"
     assert [call.path.rpartition("/vision/")[2] for call in api.calls_to("POST")] == [
-        "bert/stop",
-        "bert/resume",
-        "gpt-small/resume",
+        "bert/restart",
+        "gpt-small/restart",
     ]
     assert (api.calls_to("POST")[0].body, len(api.naps)) == ({"grace": "5s"}, 2)
 
 
-def test_restart_does_not_start_a_run_that_has_not_stopped() -> None:
-    """Other runs are restarted."""
+def test_restart_tells_which_run_was_not_queued_again() -> None:
+    """Because no controller ends it, or because it was stopped meanwhile. Other runs are restarted."""
     api = FakeWebApi([BERT, GPT])
     result = invoke(api, "restart", "bert", "gpt")
     assert (result.exit_code, result.stdout) == (125, "gpt-small\n")
-    assert "bert was asked to stop and has not" in result.stderr
+    assert "bert was asked to restart and has not ended" in result.stderr
     assert 60 < sum(api.naps) < 70, "its grace of 30 s and the margin"
+    api.answers["GET /v1/runs/vision/bert"] = view("bert", "Stopped", spec={"resumes": 1, "stopped": True})
+    assert "bert was stopped meanwhile" in invoke(api, "restart", "bert").stderr
 
 
 def test_wait_prints_exit_codes() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tests.helpers.output_schemas import check_output
-
-from kajitori.client.processes import Process, read_processes
+from kajitori.core.telemetry.processes import Process, processor_time, read_processes
 
 
 def proc_output(shell: int, above: int, *processes: tuple[int, int, str, str]) -> str:
@@ -49,11 +47,6 @@ def test_only_the_members_processes_are_listed_without_a_namespace() -> None:
     assert [process.pid for process in read_processes(output)] == [31, 32]
 
 
-def test_a_process_as_json_fits_its_schema() -> None:
-    process = Process(7, 1, 0.25, 4096, 3.5, "python3 train.py")
-    check_output({"items": [process.document()]}, "verbs/top", complete=True)
-
-
 def test_incomplete_and_invalid_output_is_tolerated() -> None:
     """Complete entries are listed; invalid output gives an empty list."""
     output = proc_output(40, 0, (1, 0, "python3", "python3 a"))
@@ -66,4 +59,4 @@ def test_incomplete_and_invalid_output_is_tolerated() -> None:
 
 def test_processor_time_is_shown_in_hours_minutes_and_seconds() -> None:
     for seconds, words in ((0.4, "0:00"), (125, "2:05"), (3723.9, "1:02:03")):
-        assert Process(1, 0, seconds, 0, 0, "").cpu_words == words
+        assert processor_time(seconds) == words

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 TICKS_A_SECOND = 100
 """USER_HZ: the unit of times in /proc, the same on all architectures of today."""
@@ -30,23 +29,12 @@ class Process:
     age_seconds: float
     command: str
 
-    @property
-    def cpu_words(self) -> str:
-        """Processor time for people: `1:02:03`, `2:05`."""
-        whole = int(self.cpu_seconds)
-        hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
-        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
-    def document(self) -> dict[str, Any]:
-        """The process as a JSON document."""
-        return {
-            "pid": self.pid,
-            "ppid": self.parent,
-            "cpuSeconds": self.cpu_seconds,
-            "memoryBytes": self.memory_bytes,
-            "ageSeconds": self.age_seconds,
-            "command": self.command,
-        }
+def processor_time(cpu_seconds: float) -> str:
+    """Return processor time for people: `1:02:03`, `2:05`."""
+    whole = int(cpu_seconds)
+    hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def read_processes(output: str) -> list[Process]:
