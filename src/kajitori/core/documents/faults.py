@@ -6,6 +6,7 @@ field as the user wrote it, the offending value, and a hint.
 
 from __future__ import annotations
 
+import json
 import re
 import typing
 from collections.abc import Iterator, Mapping
@@ -137,8 +138,9 @@ def _describe_builtin_error(kind: str, context: dict[str, Any], message: str, va
         if kind == "string_type" and isinstance(value, int | float):
             hint = f'write it in quotes: "{value}"'
         elif kind in ("list_type", "tuple_type") and isinstance(value, str):
-            hint = "write a list, for example [python, train.py]"
-        return f"{wanted}, not {_kind_of(value)}", hint
+            hint = f"write a list: [{', '.join(map(_list_item, show(value).split()))}]"
+        given = f"the text {show(value)!r}" if isinstance(value, str) else _kind_of(value)
+        return f"{wanted}, not {given}", hint
     if kind == "literal_error":
         expected = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
         return f"{show(value)!r} is not one of {expected}", did_you_mean(str(value), expected.split(", "))
@@ -154,6 +156,11 @@ def _describe_builtin_error(kind: str, context: dict[str, Any], message: str, va
     if kind in ("too_short", "string_too_short"):
         return "must not be empty", ""
     return message[0].lower() + message[1:], ""
+
+
+def _list_item(word: str) -> str:
+    """Return a word as an item of a YAML list in brackets."""
+    return word if re.fullmatch(r"[A-Za-z_./][\w./+-]*", word) else json.dumps(word, ensure_ascii=False)
 
 
 def _describe_unknown_field(
@@ -179,10 +186,10 @@ def meant_fields(error: ValidationError, model: type[BaseModel]) -> list[tuple[i
 
 def _probable_field(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[int | str, ...] | None:
     """Return the location of the field that an unknown one probably stands for, or None. A field with the same name in
-    another part of the document is preferred to one with a similar name."""
+    another part of the document is preferred to one with a similar name, unless they differ in a plural alone."""
     name, holder = str(location[-1]), location[:-1]
     near = nearest(name, _field_names(_model_at(model, holder)))
-    if near is not None and near.casefold() == name.casefold():
+    if near is not None and near.casefold().rstrip("s") == name.casefold().rstrip("s"):
         return (*holder, near)
     parts = [(path, _field_names(part)) for path, part in _nested_models(model) if path != holder]
     for path, names in parts:

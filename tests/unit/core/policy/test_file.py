@@ -68,6 +68,11 @@ def test_all_faults_are_reported_with_path_and_line() -> None:
     }
     assert found["defaults.memroy (line 4)"].hint == "did you mean memory?"
     assert found["gpu.typeLabel (line 14)"].hint == "did you mean typeLabels?"
+    found = faults("ceilings: {member: {gpus: 8}}\nguarantees: [{namespace: a, gpu: 8}]\nimages: {deny: '*:latest'}")
+    assert found["ceilings.member.gpus (line 1)"].hint == "did you mean gpu?", "and not guarantees.gpus"
+    assert found["guarantees[0].gpu (line 2)"].hint == "did you mean gpus?"
+    deny = found["images.deny (line 3)"]
+    assert (deny.message, deny.hint) == ("must be a list, not the text '*:latest'", 'write a list: ["*:latest"]')
     with pytest.raises(InvalidInput) as refused:
         parse_policy("pods: {memoryWithoutLimit: refuse}")
     assert refused.value.faults[0].hint == "it belongs outside, at the top of the file"
