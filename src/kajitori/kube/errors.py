@@ -183,6 +183,9 @@ def missing_right(user: str, verb: str, what: str, namespace: str = "", name: st
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     check = f"kubectl auth can-i {verb} {what}" + (f" -n {namespace}" if namespace else " -A")
     message = f"{user} may not {verb} {what}{f' {name}' if name else ''} {where}"
+    if user.startswith("system:serviceaccount:"):
+        roles = "kaji install gives Kajitori's parts their roles, kaji token create those of robots"
+        return message, f"this service account lacks a role there: {roles}; to check: {check} --as {user}"
     return message, f"ask the cluster's operators for a role there; yours: kaji whoami; to check: {check}"
 
 

@@ -138,6 +138,16 @@ def test_a_missing_right_is_told_in_one_sentence_with_a_way_out(said: str, told:
     assert rbac.hint == f"ask the cluster's operators for a role there; yours: kaji whoami; to check: {check}"
 
 
+def test_a_missing_right_of_a_service_account_is_checked_as_that_account() -> None:
+    """Its operator has the right, so the bare command would say yes."""
+    account = "system:serviceaccount:kajitori:kajitori-server"
+    said = f'nodes is forbidden: User "{account}" cannot list resource "nodes" in API group "" at the cluster scope'
+    rbac = error_from_status({"kind": "Status", "code": 403, "reason": "Forbidden", "message": said})
+    assert rbac.message == f"{account} may not list nodes in all namespaces"
+    assert "kaji install" in rbac.hint
+    assert rbac.hint.endswith(f"kubectl auth can-i list nodes -A --as {account}")
+
+
 def test_the_refusal_of_a_quota_explains_itself() -> None:
     """It is a 403, too, and has no hint."""
     quota = {
