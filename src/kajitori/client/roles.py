@@ -21,13 +21,20 @@ def missing_role(who: View) -> str:
     )
 
 
-def role_missing_now(api: Api) -> str:
+def who_am_i(api: Api, namespace: str | None = None) -> dict[str, Any]:
+    """Return the server's answer about the caller. It looks for a role in `namespace`, too; without one in that of the
+    context."""
+    namespace = namespace or api.target.namespace
+    found: dict[str, Any] = api.get("/v1/whoami", {"namespace": namespace} if namespace else None)
+    return found
+
+
+def role_missing_now(api: Api, namespace: str | None = None) -> str:
     """Ask the server for the caller's roles and return `missing_role`; empty if the server does not answer."""
     try:
-        who: dict[str, Any] = api.get("/v1/whoami")
+        return missing_role(who_am_i(api, namespace))
     except KajitoriError:
         return ""
-    return missing_role(who)
 
 
 def has_role(api: Api) -> bool:

@@ -58,8 +58,8 @@ class FakeLog:
 
 
 class FakeKubernetes:
-    """The server; `url` is set once it runs. Tokens are names of users; `denied` holds (user, verb, resource,
-    namespace)."""
+    """The server; `url` is set once it runs. Tokens are names of users, and `robot.NAMESPACE.NAME` is that of a service
+    account; `denied` holds (user, verb, resource, namespace)."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -162,7 +162,9 @@ class FakeKubernetes:
         return response
 
     def _user(self, request: web.Request) -> str:
-        return request.headers.get("Authorization", "Bearer admin").removeprefix("Bearer ")
+        token = request.headers.get("Authorization", "Bearer admin").removeprefix("Bearer ")
+        kind, *account = token.split(".")
+        return f"system:serviceaccount:{':'.join(account)}" if kind == "robot" else token
 
     async def _version_of(self, request: web.Request) -> web.Response:
         return web.json_response({"gitVersion": "v1.36.2"})

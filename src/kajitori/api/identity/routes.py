@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters, ShortName
 from kajitori.api.auth import Caller
 from kajitori.api.browsers.sessions import LINK_SECONDS
 from kajitori.api.context import Api, Shared, answer, describes
@@ -17,6 +19,9 @@ from kajitori.errors import Forbidden
 from kajitori.kube.resources import NODES, PODS, ROLE_BINDINGS
 
 router = APIRouter(tags=["people"])
+
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+"""Beginning of the names of service accounts; the namespace follows."""
 
 MAX_NAMESPACES = 64
 """Largest number of namespaces in which the API server is asked for a caller's rights."""
@@ -55,11 +60,17 @@ async def make_link(api: Shared, user: Caller, request: Request) -> Response:
     return answer(SignInLink(code=code, user=user.name, expires_in_seconds=LINK_SECONDS), 201)
 
 
+class WhoAmIParameters(Parameters):
+    namespace: ShortName = ""
+    """Also look into this namespace, which may be that of no team and no run."""
+
+
 @router.get("/v1/whoami", responses=describes(WhoAmI), summary="The caller's name, groups and roles")
-async def who_am_i(api: Shared, user: Caller) -> Response:
-    """The API server's answers, which may be some seconds old. In a cluster of many namespaces, some in which the
-    caller has neither a team nor a run are left out."""
-    rights = await asyncio.gather(*(_rights(user, namespace) for namespace in _namespaces(api, user)))
+async def who_am_i(api: Shared, user: Caller, query: Annotated[WhoAmIParameters, Query()]) -> Response:
+    """The API server's answers, which may be some seconds old. Namespaces are those of teams and runs, of the caller
+    if it is a service account, and the one that is asked for. In a cluster of many namespaces, some in which the caller
+    has neither a team nor a run are left out."""
+    rights = await asyncio.gather(*(_rights(user, name) for name in _namespaces(api, user, query.namespace)))
     operator = await user.may("patch", "", resource=NODES)
     namespaces = sorted((right for right in rights if right is not None), key=lambda right: right.namespace)
     return answer(WhoAmI(user=user.name, groups=sorted(user.groups), namespaces=namespaces, operator=operator))
@@ -82,10 +93,12 @@ async def teams(api: Shared, user: Caller) -> Response:
     return answer(TeamList(items=items))
 
 
-def _namespaces(api: Api, user: User) -> list[str]:
+def _namespaces(api: Api, user: User, asked: str) -> list[str]:
     """Return the namespaces of teams and runs, at most MAX_NAMESPACES; those that concern the caller come first."""
     teams = api.policy.current().policy.teams
-    own = {api.namespace}
+    own = {api.namespace} | ({asked} if asked else set())
+    if user.name.startswith(_SERVICE_ACCOUNT):
+        own.add(user.name.removeprefix(_SERVICE_ACCOUNT).partition(":")[0])
     own |= {namespace for (namespace, _), run in api.mirror.runs.items() if run.owner == user.name}
     others = {namespace for namespace, _ in api.mirror.runs}
     for name, team in teams.items():

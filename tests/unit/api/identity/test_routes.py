@@ -23,6 +23,18 @@ async def test_the_callers_namespaces_come_before_the_limit(world: World) -> Non
     assert {"team", "yard", "zoo"} <= set(found)
 
 
+async def test_a_role_is_found_where_there_is_neither_a_team_nor_a_run(world: World) -> None:
+    """Operators bind people to namespaces before the first run there. A robot's namespace is in its name."""
+
+    async def found(user: str, **params: str) -> set[str]:
+        answer = await world.http.get("/v1/whoami", params=params, headers={"Authorization": f"Bearer {user}"})
+        return {item["namespace"] for item in answer.json()["namespaces"]}
+
+    assert "fresh" not in await found("ada")
+    assert "fresh" in await found("ada", namespace="fresh")
+    assert "fresh" in await found("robot.fresh.ci")
+
+
 async def test_a_link_of_the_command_line_signs_a_browser_in(world: World) -> None:
     """A browser's own session makes no links. A link that is opened from another site's page is refused."""
     made = await world.http.post("/v1/sign-in-links", headers={"Authorization": "Bearer ada"})

@@ -65,7 +65,7 @@ def command(
     is_for_people = template is None and output in (None, "wide") and not quiet
     with cli.api() as api:
         runs = api.all_items("/v1/runs", params, limit=last)
-        missing = role_missing_now(api) if not runs and is_for_people else ""
+        missing = role_missing_now(api, namespace) if not runs and is_for_people else ""
     if template is not None and template != "table":
         from kajitori.cli.printing.templates import print_rows
 

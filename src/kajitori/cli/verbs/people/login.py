@@ -163,12 +163,12 @@ def _token() -> str:
 
 def _identity(cli: Cli) -> dict[str, Any]:
     """Return the caller as the API server knows them. Raises Unauthenticated if it does not accept the token."""
+    from kajitori.client.roles import who_am_i
     from kajitori.errors import Unauthenticated
 
     try:
         with cli.api() as api:
-            found: dict[str, Any] = api.get("/v1/whoami")
-            return found
+            return who_am_i(api)
     except Unauthenticated as error:
         hint = "ask its operators: its API server must accept this provider (--authentication-config)"
         raise Unauthenticated("you signed in, but the cluster does not accept the token", hint=hint) from error

@@ -21,11 +21,12 @@ def command(cli: Cli, output: str | None) -> None:
     """
     from kajitori.cli.printing.output import print_document, print_pairs
     from kajitori.cli.terminal import echo
+    from kajitori.client.roles import who_am_i
     from kajitori.configuration.contexts import read
     from kajitori.openid.tokens import expiry_of
 
     with cli.api() as api:
-        found = api.get("/v1/whoami")
+        found = who_am_i(api)
         target = api.target
     expires = expiry_of(target.token)
     until = datetime.fromtimestamp(expires, UTC).isoformat().replace("+00:00", "Z") if expires else ""

@@ -223,4 +223,5 @@ def test_an_empty_list_says_that_a_role_is_missing() -> None:
     for words in (("-q",), ("-o", "json"), ("--format", "{{.Name}}")):
         assert invoke(api, "ps", *words).stderr == ""
     api.answers["GET /v1/whoami"] = who | {"namespaces": [{"namespace": "vision", "role": "viewer", "logs": True}]}
-    assert invoke(api, "ps").stderr == ""
+    assert invoke(api, "ps").stderr == "" and api.calls[-1].query == {"namespace": ["vision"]}
+    assert invoke(api, "ps", "-N", "fresh").stderr == "" and api.calls[-1].query == {"namespace": ["fresh"]}
