@@ -82,19 +82,6 @@ def container(pod: Mapping[str, Any], name: str) -> Manifest | None:
     return next((spec for spec in all_containers(pod) if spec["name"] == name), None)
 
 
-def container_status(pod: Mapping[str, Any], name: str) -> Manifest:
-    """Return the status of a main container or a sidecar; empty if the Pod has none."""
-    status = pod.get("status") or {}
-    found = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
-    return next((one for one in found if one["name"] == name), {})
-
-
-def probed_statuses(pod: Mapping[str, Any]) -> list[Manifest]:
-    """Return the statuses of the containers whose readiness is the result of probes."""
-    probed = (spec["name"] for spec in all_containers(pod) if spec.get("readinessProbe") or spec.get("startupProbe"))
-    return [container_status(pod, name) for name in probed]
-
-
 def is_sidecar(container: Mapping[str, Any]) -> bool:
     """Return whether an init container keeps running beside the others."""
     return container.get("restartPolicy") == "Always"

@@ -13,6 +13,7 @@ import aiohttp
 
 from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.embedded.kubelet.containers.environment import expand
+from kajitori.embedded.kubelet.pods.records import ProbeResults
 from kajitori.errors import KajitoriError
 
 Check = Callable[[Mapping[str, Any]], Awaitable[str | None]]
@@ -53,20 +54,18 @@ class ContainerProbes:
         changed: Callable[[], None],
         unhealthy: Callable[[str, str], None],
         failed: Callable[[str, str], None],
-        *,
-        was_started: bool = False,
-        was_ready: bool = False,
+        known: ProbeResults | None = None,
     ) -> None:
         """`unhealthy(probe, message)` is called on every failure, and `failed(probe, message)` when the startup or
-        liveness probe has reached its threshold. `was_started` and `was_ready` are the results of an earlier kubelet
-        for this attempt: the container keeps them until the next probe."""
+        liveness probe has reached its threshold. `known` are the results of an earlier kubelet for this attempt, which
+        hold until the next probe."""
         self._spec = spec
         self._check = check
         self._changed = changed
         self._unhealthy = unhealthy
         self._failed = failed
-        self.started = was_started or not spec.get("startupProbe")
-        self.ready = self.started and (was_ready or not spec.get("readinessProbe"))
+        self.started = not spec.get("startupProbe") or (known is not None and known.started)
+        self.ready = self.started and (not spec.get("readinessProbe") or (known is not None and known.ready))
         self._task: asyncio.Task[None] | None = None
         if any(spec.get(f"{kind}Probe") for kind in ("startup", "liveness", "readiness")):
             self._task = asyncio.create_task(self._run())

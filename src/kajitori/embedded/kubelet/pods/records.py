@@ -11,6 +11,14 @@ from typing import Any
 import msgspec
 
 
+class ProbeResults(msgspec.Struct, frozen=True):
+    """The results of the probes of one attempt of a container."""
+
+    attempt: int
+    started: bool
+    ready: bool
+
+
 class PodRecord(msgspec.Struct, omit_defaults=True):
     """The saved state of a Pod. The kubelet writes it before it takes an action that depends on it."""
 
@@ -21,6 +29,8 @@ class PodRecord(msgspec.Struct, omit_defaults=True):
     """Identifiers of the GPUs that this Pod holds until it ends."""
     restarts_in_a_row: dict[str, int] = msgspec.field(default_factory=dict, name="rows")
     """Restarts in a row, by container."""
+    probes: dict[str, ProbeResults] = msgspec.field(default_factory=dict)
+    """The last results of probes, by container."""
     failed_reason: str = ""
     failed_message: str = ""
     """Set when the kubelet itself has decided that the Pod has failed (eviction, deadline): all its containers are

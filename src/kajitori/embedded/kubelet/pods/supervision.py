@@ -11,7 +11,7 @@ from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.events import EventRecorder
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.pods.probes import ContainerProbes, check, with_variables
-from kajitori.embedded.kubelet.pods.records import PodRecord
+from kajitori.embedded.kubelet.pods.records import PodRecord, ProbeResults
 from kajitori.embedded.kubelet.pods.slot import Slot
 
 
@@ -19,19 +19,20 @@ class Supervisor:
     """Runs the hooks and probes of a Pod's containers, and stops containers."""
 
     def __init__(
-        self, events: EventRecorder, record: PodRecord, pod: Callable[[], Manifest], wake: Callable[[], None]
+        self, events: EventRecorder, record: PodRecord, pod: Callable[[], Manifest], changed: Callable[[], None]
     ) -> None:
-        """`pod` returns the Pod as it is now; the supervisor calls `wake` when the result of a probe has changed."""
+        """`pod` returns the Pod as it is now; the supervisor calls `changed` when the record has another result of a
+        probe."""
         self._events = events
         self._record = record
         self._pod = pod
-        self._wake = wake
+        self._changed = changed
         self._tasks: set[asyncio.Task[None]] = set()
         """Running hooks: the event loop itself keeps no reference to them."""
 
-    def begin_probes(self, slot: Slot, *, is_adopted: bool = False) -> None:
+    def begin_probes(self, slot: Slot) -> None:
         """Start the probes of the container's current attempt. An init container that is no sidecar has none. An
-        attempt that an earlier kubelet started keeps the results that the Pod's status has."""
+        attempt that an earlier kubelet started keeps the results that the record has."""
         container = slot.container
         if container is None or (slot.is_init and not pods.is_sidecar(slot.spec)):
             return
@@ -44,16 +45,20 @@ class Supervisor:
         def unhealthy(kind: str, message: str) -> None:
             self._events.record(self._pod(), "Unhealthy", f"{kind.capitalize()} probe failed: {message}", warning=True)
 
-        known = pods.container_status(self._pod(), slot.name) if is_adopted else {}
-        is_same = known.get("restartCount") == max(0, slot.attempt)
+        def changed() -> None:
+            if slot.container is container and (probes := slot.probes) is not None:
+                self._record.probes[slot.name] = ProbeResults(slot.attempt, probes.started, probes.ready)
+                self._changed()
+
+        known = self._record.probes.get(slot.name)
+        is_same = known is not None and known.attempt == slot.attempt
         slot.probes = ContainerProbes(
             slot.spec,
             lambda probe: check(with_variables(probe, slot.spec), container, slot.spec, self._record.pod_ip),
-            self._wake,
+            changed,
             unhealthy,
             failed,
-            was_started=is_same and bool(known.get("started")),
-            was_ready=is_same and bool(known.get("ready")),
+            known if is_same else None,
         )
 
     def run_start_hook(self, slot: Slot) -> None:

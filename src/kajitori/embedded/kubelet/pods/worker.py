@@ -51,7 +51,7 @@ class PodWorker:
         self.slots |= {spec["name"]: Slot(spec, self.uid, self.folders) for spec in main}
         self._to_adopt = list(self.slots.values()) if record is not None else []
         self._starter = Starter(context, self.folders)
-        self._supervisor = Supervisor(context.events, self.record, lambda: self.pod, self.wake)
+        self._supervisor = Supervisor(context.events, self.record, lambda: self.pod, self._note_probe)
         self._waits = StartWaits(context, self.record, lambda: self.pod, self.fail)
         self._network_pods = NetworkPods(context.settings.root_dir, context.adapter)
         self._gone = False
@@ -162,7 +162,7 @@ class PodWorker:
             await slot.adopt(self.wake)
             self._to_adopt.pop()
             if slot.running:
-                self._supervisor.begin_probes(slot, is_adopted=True)
+                self._supervisor.begin_probes(slot)
         if self.record.final_phase or self._gone:
             return await self._end()
         if not self.is_admitted and not await self._admit():
@@ -433,11 +433,13 @@ class PodWorker:
         if answer is None:
             return False
         if pods.uid(answer) == self.uid:
-            known = pods.probed_statuses(self.pod)
             self._take(answer)
-            if pods.probed_statuses(self.pod) != known:
-                self._save()  # a later kubelet begins with these results
         return True
+
+    def _note_probe(self) -> None:
+        """Save the results of probes before they are reported, so that a later kubelet begins with them."""
+        self._save()
+        self.wake()
 
     def _save(self) -> None:
         """Write the record, with which a later kubelet adopts the Pod."""
