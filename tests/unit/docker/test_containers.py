@@ -306,6 +306,9 @@ def test_the_log_of_a_containers_health_has_its_failed_checks() -> None:
     health = inspection(Container(view, 1, is_member=True), members, events=events)["State"]["Health"]
     assert (health["Status"], health["FailingStreak"]) == ("unhealthy", 3)
     assert [one["Output"] for one in health["Log"]] == ["4", "3", "2", "1", "0"]
+    events = [events[0] | {"message": f"Readiness probe failed: {text}"} for text in ("exit code 3: no file", "odd: x")]
+    log = inspection(Container(view, 1, is_member=True), members, events=events)["State"]["Health"]["Log"]
+    assert [(one["ExitCode"], one["Output"]) for one in log] == [(1, "odd: x"), (3, "no file")]
     assert inspection(Container(view, 0, is_member=True), members)["State"]["Health"] == {
         "Status": "healthy",
         "FailingStreak": 0,

@@ -13,6 +13,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core.gang import Member
 from kajitori.core.gang.status.health import with_health
+from kajitori.core.spec.health import OUTPUT_LENGTH, output_of_check
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.nodes.node_lists import expand_ranks
 from kajitori.errors import KajitoriError
@@ -22,8 +23,6 @@ from kajitori.kube.resources import EVENTS
 TRIES = 3
 """Number of times that the Events are asked for: kubelets write them in the background."""
 ASKED_AGAIN = timedelta(seconds=5)
-OUTPUT_LENGTH = 500
-"""Characters of the output that are kept in the run's status."""
 
 
 @dataclass(slots=True)
@@ -77,11 +76,4 @@ class HealthOutputs:
         except KajitoriError:
             return ""
         newest = max(found.items, key=lambda event: event.last_timestamp or event.event_time, default=None)
-        return output_in(newest.message) if newest is not None else ""
-
-
-def output_in(message: str) -> str:
-    """Return what a check printed, from a kubelet's message: `Readiness probe failed: no such file`."""
-    head, colon, rest = message.partition(": ")
-    text = rest if colon and " probe " in head else message
-    return text.strip()[:OUTPUT_LENGTH]
+        return output_of_check(newest.message)[:OUTPUT_LENGTH] if newest is not None else ""

@@ -1,8 +1,11 @@
-"""The health of a run's members in its status."""
+"""The health of a run's members in its status, and what kubelets say of failed checks."""
 
 from __future__ import annotations
 
 import msgspec
+
+OUTPUT_LENGTH = 500
+"""Characters of a check's output that are kept in the run's status."""
 
 
 class RunHealth(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -24,8 +27,15 @@ class RunHealth(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     def describe(self, members: int) -> str:
         """Return it in a sentence; `members` is the number of the run's members."""
         if self.unhealthy:
-            several = f" in {self.unhealthy} of {members} members ({self.ranks})" if members > 1 else ""
+            ranks = f"{'rank' if self.ranks.isdecimal() else 'ranks'} {self.ranks}"
+            several = f" in {self.unhealthy} of {members} members ({ranks})" if members > 1 else ""
             return f"its health check fails{several}{f': {self.output}' if self.output else ''}"
         if self.status == "healthy":
             return "its health check succeeds" if members == 1 else f"the health checks of {members} members succeed"
         return "its health check has not succeeded yet"
+
+
+def output_of_check(message: str) -> str:
+    """Return what a failed check printed, from the message of a kubelet's Event: `Readiness probe failed: no file`."""
+    head, colon, rest = message.partition(": ")
+    return (rest if colon and " probe " in head else message).strip()

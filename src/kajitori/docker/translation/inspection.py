@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any
 
+from kajitori.core.spec.health import output_of_check
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import MAX_RESTARTS
 from kajitori.core.words.quantities import parse_spec_memory_bytes
@@ -27,6 +29,8 @@ FAILED_CHECK = "Unhealthy"
 """Reason of kubelets' events about failed probes."""
 KEPT_CHECKS = 5
 """Number of checks in the log of a container's health, as with Docker."""
+
+_EXIT_CODE = re.compile(r"exit code ([0-9]{1,3})(?:: |$)", re.ASCII)
 
 Networks = Mapping[str, Sequence[str]]
 """Names of networks, each with the container's aliases there."""
@@ -134,11 +138,16 @@ def _health(
     return {
         "Status": status,
         "FailingStreak": retries if status == UNHEALTHY else 0,
-        "Log": [
-            {"Start": one["time"], "End": one["time"], "ExitCode": 1, "Output": one["message"]}
-            for one in reversed(failed)
-        ],
+        "Log": [_log_entry(str(one["time"]), str(one["message"])) for one in reversed(failed)],
     }
+
+
+def _log_entry(time: str, message: str) -> dict[str, Any]:
+    """Return an entry of the log for a kubelet's message. Only Kajitori's own kubelets tell the exit code."""
+    output = output_of_check(message)
+    told = _EXIT_CODE.match(output)
+    code, output = (int(told[1]), output[told.end() :]) if told is not None else (1, output)
+    return {"Start": time, "End": time, "ExitCode": code, "Output": output}
 
 
 def status_words(container: Container, now: float) -> str:

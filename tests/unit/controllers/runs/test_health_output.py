@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from aiohttp import web
 from tests.helpers.scenes.gangs import NOW, member
 from tests.unit.kube.fake_api import client_of, serving
 
 from kajitori.cluster.run_object import RunObject
-from kajitori.controllers.runs.health_output import TRIES, HealthOutputs, output_in
+from kajitori.controllers.runs.health_output import TRIES, HealthOutputs
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.status import RunStatus
@@ -53,16 +52,3 @@ async def test_the_newest_event_tells_what_the_check_printed() -> None:
         for _ in range(TRIES + 2):
             await outputs.added(KEY, RUN, unhealthy("0", "2026-11-21T13:00:00Z"), members)
         assert len(asked) == 2 + TRIES, "no answer ever came"
-
-
-@pytest.mark.parametrize(
-    ("message", "output"),
-    [
-        ("Readiness probe failed: cat: /x: No such file", "cat: /x: No such file"),
-        ("Startup probe failed: ", ""),
-        ('Readiness probe errored and resulted in unknown state: "sh": not found', '"sh": not found'),
-        ("something else: x", "something else: x"),
-    ],
-)
-def test_the_kubelets_own_words_are_no_output(message: str, output: str) -> None:
-    assert output_in(message) == output

@@ -71,7 +71,7 @@ def test_a_run_is_as_healthy_as_its_members() -> None:
     assert whole.status.health == RunHealth(status="healthy", since=at(2), healthy=3)
     failing = step(gang, checked(0, since=31), checked(1, since=30), checked(2))
     assert failing.status.health == RunHealth(status="unhealthy", since=at(30), starting=1, unhealthy=2, ranks="0-1")
-    assert failing.status.message == "its health check fails in 2 of 3 members (0-1)"
+    assert failing.status.message == "its health check fails in 2 of 3 members (ranks 0-1)"
     late = step(gang, *(checked(rank) for rank in range(3)), at=timedelta(seconds=100))
     assert late.status.health is not None and late.status.health.unhealthy == 3 and late.wake_at is None
     assert late.status.phase is Phase.RUNNING, "health ends and restarts nothing"
@@ -94,7 +94,7 @@ def test_the_output_is_kept_until_other_members_are_unhealthy() -> None:
     subject = replace(subject, status=RunStatus(**(_fields(first.status) | {"health": told})))
     again = step(subject, checked(0, since=40), checked(1, ready=True, since=1))
     assert again.status.health == told
-    assert again.status.message == "its health check fails in 1 of 2 members (0): refused"
+    assert again.status.message == "its health check fails in 1 of 2 members (rank 0): refused"
     other = step(after(subject, again), checked(0, ready=True, since=60), checked(1, since=70))
     assert other.status.health is not None and (other.status.health.ranks, other.status.health.output) == ("1", "")
 

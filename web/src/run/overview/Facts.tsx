@@ -56,17 +56,17 @@ export function Facts({ run }: { run: Run & { isRemoved?: boolean } }) {
   );
 }
 
-/** The health of the members: "Healthy", "1 of 4 healthy", or since when it is unhealthy. */
+/** The health of the members: "Healthy", "3 of 4 healthy" at its start, or since when it is unhealthy. */
 function HealthWords({ run }: { run: Run }) {
   const { health, members } = run.status;
-  const { healthy = 0, status, since } = health ?? {};
+  const { healthy = 0, unhealthy = 0, status, since } = health ?? {};
   const total = members?.total ?? 1;
+  const counted = (count: number) => `${count.toLocaleString()} of ${total.toLocaleString()}`;
   if (status === "healthy") return "Healthy";
-  const counted = total > 1 ? `${healthy.toLocaleString()} of ${total.toLocaleString()} healthy` : "";
-  if (status === "starting") return counted || "Starting";
+  if (status === "starting") return total > 1 ? `${counted(healthy)} healthy` : "Starting";
   return (
     <>
-      {counted || "Unhealthy"} for <Age time={since} lasting />
+      {total > 1 ? `${counted(unhealthy)} unhealthy` : "Unhealthy"} for <Age time={since} lasting />
     </>
   );
 }

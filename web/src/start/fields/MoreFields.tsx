@@ -41,7 +41,7 @@ export function MoreFields({ show, has, kind, isOpen, notebook, change, team }: 
           isPicked={({ text }) => text === show("name").value}
           choose={({ text }) => change({ name: text, checkpoint: show("checkpoint").value || (isNotebook ? "" : USUAL_FOLDER) })}
         />
-        {has("health") && <Field {...show("health")} label="Health check" help="A shell runs it in each member, and exit code 0 means healthy. Write pg_isready, for example." code />}
+        {has("health") && <Field {...show("health")} label="Health check" help="A shell runs it in each member, and exit code 0 means healthy. Write pg_isready, for example." />}
         {has("restarts") && <Field {...show("restarts")} label="Restarts" help={`${kind === "sweep" ? "A member" : "The run"} starts again this often after its program failed.`} />}
         <Field
           {...show("timeLimit")}
