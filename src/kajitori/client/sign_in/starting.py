@@ -53,7 +53,7 @@ def server_url(text: str, *, insecure: bool) -> str:
     """
     url = text if "://" in text else f"https://{text}"
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or " " in url:
         hint = "for example https://kaji.example.org"
         raise InvalidInput.one("URL", f"{text!r:.80} is not the address of a server", value=text, hint=hint)
     is_here = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")

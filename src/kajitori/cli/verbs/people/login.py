@@ -76,10 +76,15 @@ def command(
     context = replace(context, namespace=namespace or (known.namespace if known else "") or context.namespace)
     cli.target = Target(server, context.token, context.namespace, authorities=authorities)
     who = _identity(cli)
+    only = _only_namespace(who)
+    takes_only = namespace is None and only not in ("", context.namespace)
+    context = replace(context, namespace=only) if takes_only else context
     file = sign_in_file(name or context_name(server), cli.runtime_dir)
     contexts.write(file, replace(context, user=str(who["user"])))
     choose(file.stem, cli.runtime_dir)
     say(f"Signed in at {server} as {who['user']}. Commands use it from now on: context {file.stem}.")
+    if takes_only:
+        say(f"Runs that name no namespace go to {only}, the only one in which you have a role.")
     for line in _next_steps(cli, who, context):
         say(line)
 
@@ -172,6 +177,12 @@ def _identity(cli: Cli) -> dict[str, Any]:
     except Unauthenticated as error:
         hint = "ask its operators: its API server must accept this provider (--authentication-config)"
         raise Unauthenticated("you signed in, but the cluster does not accept the token", hint=hint) from error
+
+
+def _only_namespace(who: dict[str, Any]) -> str:
+    """Return the namespace of a person with a role in one alone; empty for others."""
+    allowed = [namespace["namespace"] for namespace in who["namespaces"]]
+    return allowed[0] if len(allowed) == 1 and not who["operator"] else ""
 
 
 def _next_steps(cli: Cli, who: dict[str, Any], context: SignedIn) -> list[str]:

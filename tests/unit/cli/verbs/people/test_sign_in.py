@@ -52,9 +52,9 @@ def test_a_robot_signs_in_with_its_token(tmp_path: Path) -> None:
     server = Server()
     done = run(tmp_path, server, "login", "kaji.example.org", "--token-stdin", stdin=f"{TOKEN}\n")
     assert done.exit_code == 0 and f"Signed in at {URL} as robot" in done.stderr, done.output
-    assert "no role in namespace default; yours: vision" in done.stderr
+    assert "Runs that name no namespace go to vision, the only one in which you have a role." in done.stderr
     stored = contexts.read(tmp_path / "contexts" / "kaji.example.org.json")
-    assert (stored.server, stored.user, stored.token, stored.namespace) == (URL, "robot", TOKEN, "default")
+    assert (stored.server, stored.user, stored.token, stored.namespace) == (URL, "robot", TOKEN, "vision")
     shown = run(tmp_path, server, "whoami")
     assert [line.split()[0] for line in shown.stdout.splitlines()] == ["User", "Groups", "Roles", "Server", "Token"]
     assert "renewed" not in shown.stdout  # a robot's token is not renewed
@@ -69,6 +69,18 @@ def test_a_robot_signs_in_with_its_token(tmp_path: Path) -> None:
     assert run(tmp_path, server, "logout").exit_code != 0
 
 
+def test_a_person_with_several_namespaces_chooses_one(tmp_path: Path) -> None:
+    """So does one who names a namespace without a role."""
+    server = Server()
+    several = [*server.namespaces, {"namespace": "speech", "role": "viewer"}]
+    for namespaces, words in ((several, ()), (server.namespaces, ("-N", "default"))):
+        server.namespaces = namespaces
+        done = run(tmp_path, server, "login", URL, "--token-stdin", *words, stdin=TOKEN)
+        assert "you have no role in namespace default; yours: vision" in done.stderr
+        assert f"to use another: kaji login {URL} -N vision" in done.stderr
+        assert contexts.read(tmp_path / "contexts" / "kaji.example.org.json").namespace == "default"
+
+
 def test_a_token_that_the_cluster_refuses_is_not_stored(tmp_path: Path) -> None:
     done = run(tmp_path, Server(), "login", URL, "--token-stdin", stdin="wrong\n")
     assert done.exit_code != 0 and "does not accept the token" in done.stderr
@@ -81,6 +93,7 @@ def test_ways_to_sign_in_exclude_each_other(tmp_path: Path) -> None:
     assert "--token-stdin" in run(tmp_path, Server(), "login", URL).stderr
     assert "stdin holds no token" in run(tmp_path, Server(), "login", URL, "--token-stdin").stderr
     assert "name the server" in run(tmp_path, Server(), "login").stderr
+    assert "'not a server' is not the address of a server" in run(tmp_path, Server(), "login", "not a server").stderr
 
 
 def test_context_use_chooses_among_clusters_and_sign_ins(tmp_path: Path) -> None:
