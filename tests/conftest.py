@@ -65,7 +65,7 @@ LONGEST_FIRST = (
     *("e2e-tutorial", "parts-alone", "browser", "local_cluster", "people", "e2e-ordinary-user", "e2e-up"),
     *("e2e-following", "generated-calls", "e2e-wheel"),
     *("differential", "test_bad_apiserver", "real", "embedded/kubelet/network/test_pod_networks", "test_bad_input"),
-    *("blobs/test_blobs", "embedded/apiserver/test_kinds_properties", "member/test_netbench"),
+    *("blobs/stores/test_blobs", "embedded/apiserver/test_kinds_properties", "member/test_netbench"),
     *("embedded/kubelet/pods/test_worker", "cli/test_completion", "cli/test_signals"),
 )
 """Groups that start first, so that none of them is still running in one worker when the others are done."""

@@ -39,7 +39,7 @@ from bench.gangs.discovery import NAMESPACE, RUN, cpu_seconds, make_gang, web_ap
 from bench.parts.common import Limit, print_limits, print_table
 from bench.parts.options import option_parser
 from kajitori.blobs.code import CodeStore
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.platform.install import install
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress

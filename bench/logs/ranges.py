@@ -27,7 +27,7 @@ from kajitori.api.logs.ranges import windows
 from kajitori.api.logs.ranges.attempt_logs import StoredLog
 from kajitori.api.logs.ranges.search import SearchQuery, search
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 
 ROUNDS = 10
 LINE_BYTES = 100

@@ -45,7 +45,7 @@ ALL = """count => new Promise(done => {
 async def serve(url: str, folder: str) -> None:
     """Run the Web API with blobs in a folder, and print its URL, until stdin is closed."""
     from kajitori.api.serving.server import ApiServer
-    from kajitori.blobs.folder import open_folder
+    from kajitori.blobs.stores.folder import open_folder
     from kajitori.cluster.mirror.mirror import Mirror
     from kajitori.configuration.policy_file import PolicyFile
     from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app

@@ -62,7 +62,7 @@ MIB = 2**20
 async def serve(url: str, folder: Path, profiled: bool) -> None:
     """Run the Web API, and print its URL, until stdin is closed."""
     from kajitori.api.serving.server import ApiServer
-    from kajitori.blobs.opening import open_blobs
+    from kajitori.blobs.stores.opening import open_blobs
     from kajitori.cluster.mirror.mirror import Mirror
     from kajitori.configuration.policy_file import PolicyFile
     from kajitori.entrypoints.garbage import reduce_garbage_collection

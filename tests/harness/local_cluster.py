@@ -24,7 +24,7 @@ from tests.harness.servers.real_server import running_real_server
 from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.blobs.logs import KeptLogs
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 
 BLOBS = "blobs"
 NODE = HERE

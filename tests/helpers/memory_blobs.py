@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterable
 from datetime import UTC, datetime, timedelta
 
-from kajitori.blobs.blobs import Blob, Blobs, check_key, no_such_blob
+from kajitori.blobs.stores.blobs import Blob, Blobs, check_key, no_such_blob
 
 
 class MemoryBlobs(Blobs):

@@ -30,7 +30,7 @@ from kajitori.backup.taking import (
     cluster_id,
 )
 from kajitori.blobs import logs, results
-from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.recording import closed_now, state_of
 from kajitori.core.gang.restoring import restored

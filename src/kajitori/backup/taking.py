@@ -15,7 +15,7 @@ import msgspec
 from kajitori import __version__
 from kajitori.backup.archive import About, BackupWriter, writing
 from kajitori.blobs import code, history_outbox, logs, results
-from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.words import names
 from kajitori.core.words.times import format_time

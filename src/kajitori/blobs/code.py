@@ -25,8 +25,8 @@ from functools import partial
 
 import msgspec
 
-from kajitori.blobs.blobs import Blob, Blobs, Usage
 from kajitori.blobs.code_room import CodeRoom, NamespaceFull, RoomLimits
+from kajitori.blobs.stores.blobs import Blob, Blobs, Usage
 from kajitori.codepack.layout import END, check_digest
 from kajitori.codepack.packing import shown_size
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, decompress

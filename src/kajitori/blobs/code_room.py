@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.codepack.packing import shown_size
 from kajitori.errors import TooLarge
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import msgspec
 
-from kajitori.blobs.blobs import Blob, Blobs
 from kajitori.blobs.run_blobs import collect_runs, forget_run
+from kajitori.blobs.stores.blobs import Blob, Blobs
 from kajitori.core.logs.line_index import LineIndex
 from kajitori.errors import KajitoriError
 

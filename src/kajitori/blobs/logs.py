@@ -10,11 +10,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 
-from kajitori.blobs.blobs import Blob, Blobs
 from kajitori.blobs.log_indexes import LogIndexes
 from kajitori.blobs.results import KeptResults
 from kajitori.blobs.run_blobs import forget_run, run_uid_of
 from kajitori.blobs.stacks import KeptStacks
+from kajitori.blobs.stores.blobs import Blob, Blobs
 
 log = logging.getLogger(__name__)
 

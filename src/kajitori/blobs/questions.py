@@ -14,7 +14,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.core.telemetry.report import Answer, read_answer
 from kajitori.errors import InvalidInput, KajitoriError, NotFound
 

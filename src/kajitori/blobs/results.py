@@ -8,9 +8,9 @@ from contextlib import aclosing, suppress
 from datetime import timedelta
 
 from kajitori.blobs import calls
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.calls import CallLogs
 from kajitori.blobs.run_blobs import collect_runs, forget_run
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.core.gang.sweeps.results import MemberResult, decode, encode
 
 PREFIX = "results"

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from contextlib import aclosing
 from datetime import timedelta
 
-from kajitori.blobs.blobs import Blob, Blobs
+from kajitori.blobs.stores.blobs import Blob, Blobs
 
 
 async def forget_run(

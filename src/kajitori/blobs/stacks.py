@@ -11,8 +11,8 @@ from datetime import timedelta
 import msgspec
 import zstandard
 
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.run_blobs import collect_runs, forget_run
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.core.telemetry.hangs.evidence import Evidence, Occasion
 from kajitori.errors import NotFound
 

@@ -20,7 +20,7 @@ from datetime import datetime
 import msgspec
 import zstandard
 
-from kajitori.blobs.blobs import Blob, Blobs
+from kajitori.blobs.stores.blobs import Blob, Blobs
 from kajitori.core.traffic.cluster_traffic import ClusterTraffic, NodeLife, decode_node
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 

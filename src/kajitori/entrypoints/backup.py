@@ -15,8 +15,8 @@ from urllib.parse import quote
 from kajitori.backup.archive import SUFFIX, About, Contents, about, verify
 from kajitori.backup.restoring import Destination, Report, restore
 from kajitori.backup.taking import Source, take
-from kajitori.blobs.blobs import Blobs
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.blobs import Blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.configuration.cluster_file import CLUSTER_FILE
 from kajitori.configuration.options.operators import BackupOptions
 from kajitori.core.words.times import parse_time

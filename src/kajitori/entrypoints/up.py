@@ -18,12 +18,12 @@ from urllib.parse import quote
 
 from kajitori.agent.servers import Servers
 from kajitori.api.serving.server import ApiServer as WebApi
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.history_outbox import HistoryOutbox
 from kajitori.blobs.logs import KeptLogs
-from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.questions import Questions
+from kajitori.blobs.stores.blobs import Blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.applying import apply
 from kajitori.cluster.platform.install import install

@@ -15,8 +15,8 @@ from tests.helpers.memory_blobs import MemoryBlobs
 
 from kajitori.backup.restoring import Destination, Report, restore
 from kajitori.backup.taking import Source, take
-from kajitori.blobs.cloud import PIECE_BYTES
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.cloud import PIECE_BYTES
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.options.operators import BackupOptions
 from kajitori.core.spec.reasons import Phase

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from tests.harness.servers.embedded_server import MERGE, embedded_server
 
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
-from kajitori.blobs.folder import TEMPORARY
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.blobs import Blobs
+from kajitori.blobs.stores.folder import TEMPORARY
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
 from kajitori.embedded.store import DataFolderUnusable, Store

@@ -8,7 +8,7 @@ import pytest
 from tests.harness.cluster import Cluster
 
 from kajitori.blobs.logs import KeptLogs
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import InvalidInput, Unavailable
 from kajitori.kube.client import KubeClient

@@ -9,7 +9,7 @@ import pytest
 from tests.harness.cluster import Cluster
 
 from kajitori.blobs.logs import KeptLogs
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.gang.sweeps.results import MemberResult
 from kajitori.core.spec.reasons import Phase, Reason

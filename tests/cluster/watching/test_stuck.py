@@ -16,8 +16,8 @@ from tests.harness.web_api import web_api
 from kajitori.agent.servers import Servers
 from kajitori.agent.telemetry.gpus.readings import NoGpus
 from kajitori.blobs.logs import KeptLogs
-from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.questions import Questions
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.controllers.watching import evidence
 from kajitori.controllers.watching import feed as feeds
 from kajitori.controllers.watching.feed import Feed

@@ -19,7 +19,7 @@ import kajitori
 from kajitori import Call, CallCancelled
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.blobs.logs import KeptLogs
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import PODS
 

@@ -10,9 +10,9 @@ from obstore.store import MemoryStore
 from tests.helpers import emulators
 from tests.helpers.emulators import Emulator
 
-from kajitori.blobs.blobs import Blobs
-from kajitori.blobs.cloud import ObjectBlobs
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.blobs import Blobs
+from kajitori.blobs.stores.cloud import ObjectBlobs
+from kajitori.blobs.stores.opening import open_blobs
 
 
 @pytest.fixture(scope="session")

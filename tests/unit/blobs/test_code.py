@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 import pytest
 from tests.helpers.memory_blobs import MemoryBlobs
 
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import PARTS_MISSING, WRONG_DIGEST, Code, CodeLimits, CodeStore, Collected
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed
 from kajitori.errors import Conflict, InvalidInput, NotFound, TooLarge, Unavailable
 

@@ -12,8 +12,8 @@ from kajitori.api.logs.ranges import attempt_logs, windows
 from kajitori.api.logs.ranges.attempt_logs import StoredLog
 from kajitori.api.logs.ranges.search import SearchQuery, search
 from kajitori.api.logs.ranges.windows import Window
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.blobs.stores.blobs import Blobs
 
 LINES = 20_000
 NAME = MemberLogName("team", "uid", 1, 0)

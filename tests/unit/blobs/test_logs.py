@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.blobs.logs import KeptLog, KeptLogs, MemberLogName
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.errors import NotFound
 
 MONTH = timedelta(days=30)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.results import NEW_RUN, KeptResults
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.core.gang.sweeps.results import MemberResult, parse_result
 
 

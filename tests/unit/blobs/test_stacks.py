@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from kajitori.blobs.logs import KeptLogs
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.core.telemetry.hangs.evidence import Evidence, Occasion
 from kajitori.core.telemetry.hangs.stacks import MemberStacks
 

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from kajitori.api.browsers.sealing import Seal
-from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.core.words.backoff import Backoff
 from kajitori.errors import KajitoriError, NotFound, Unauthenticated
 from kajitori.openid.tokens import Tokens

@@ -26,7 +26,7 @@ from starlette.requests import HTTPConnection
 from kajitori.api.browsers.renewals import SharedRenewals
 from kajitori.api.browsers.same_origin import is_same_origin
 from kajitori.api.browsers.sealing import Seal, TooLong, in_parts, read_parts, set_cookie
-from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.errors import Forbidden, KajitoriError, NotFound, Unauthenticated, Unavailable
 from kajitori.openid import flows

@@ -26,8 +26,8 @@ import zstandard
 
 from kajitori.api.streams.node_figures import NodeWriter
 from kajitori.api.streams.node_lines import ANSWER_SECONDS, NO_AGENT, AgentLines
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.questions import ANSWERS, QUESTIONS, Asked, Questions
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.core.telemetry.bands import bands_of
 from kajitori.core.telemetry.collector import KEPT_MINUTES, Attempt, TelemetryCollector, decode_part
 from kajitori.core.telemetry.levels import Interval

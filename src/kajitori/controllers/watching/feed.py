@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 import zstandard
 
-from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.history_outbox import HistoryOutbox
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.questions import Questions
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.cluster.platform.team_keeper import TeamKeeper

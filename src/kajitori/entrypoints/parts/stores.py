@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeLimits
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.blobs import Blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.configuration.option_faults import HISTORY_PASSWORD
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.history.store import History

@@ -47,9 +47,9 @@ from kajitori.api.streams.node_rows import NodeRows
 from kajitori.api.streams.queue_rows import QueueRows
 from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
-from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.stores.blobs import Blobs
 from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.cluster.health import HealthView
 from kajitori.cluster.mirror.mirror import Mirror

@@ -15,7 +15,7 @@ from tests.unit.api.logs.scene import PATH, at, put_member, put_run
 from kajitori.api.logs import connection, source
 from kajitori.api.requests.limits import MAX_LOGS
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 
 
 async def test_following_waits_for_the_start_and_goes_on_after_a_restart(

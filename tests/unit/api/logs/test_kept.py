@@ -12,7 +12,7 @@ from tests.unit.api.fake_kubernetes import FakeLog, pod
 from tests.unit.api.logs.scene import PATH, at, put_member, put_run, read
 
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 
 
 @pytest.fixture

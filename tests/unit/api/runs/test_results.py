@@ -10,7 +10,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import attempts, pod, run
 
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.core.gang.sweeps.results import MemberResult
 
 KEPT = MemberResult(index=1, state="Succeeded", attempt=1, exit_code=0, node="n1", result={"loss": 0.5})

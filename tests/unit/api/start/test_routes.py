@@ -23,7 +23,7 @@ from kajitori.api.app import openapi_document
 from kajitori.api.start import routes as discovery
 from kajitori.api.streams.host_lists import KEPT_GANGS, UNSEEN_SECONDS
 from kajitori.blobs.code import CodeStore
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.platform.ticket_key import REREAD_SECONDS
 from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import ARCHIVE_BYTES, compress, decompressed

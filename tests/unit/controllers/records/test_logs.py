@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.controllers.records import logs
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.runs.attempts import RunReference

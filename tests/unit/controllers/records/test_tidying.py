@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.records.logs import LogKeeper

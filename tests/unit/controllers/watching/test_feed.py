@@ -11,8 +11,8 @@ from typing import cast
 import msgspec
 import pytest
 
-from kajitori.blobs.blobs import Blobs
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.blobs import Blobs
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.watching import feed as feeds

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kajitori.api.logs.lines import LINE_LIMIT_BYTES, UNKNOWN_TIME, Normaliser, utc_time
-from kajitori.blobs.blobs import Blob
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.stores.blobs import Blob
 from kajitori.cluster.objects import Pod
 from kajitori.core.logs.line_index import SECOND, LineIndex, RecentIndexes
 from kajitori.core.words import names

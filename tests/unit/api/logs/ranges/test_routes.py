@@ -12,7 +12,7 @@ from tests.unit.api.fake_kubernetes import FakeLog
 from tests.unit.api.logs.scene import PATH, at, put_member, put_run
 
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 
 LINES = [at(second, f"line {second}") for second in range(1, 31)]
 

@@ -21,7 +21,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from kajitori.blobs.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
+from kajitori.blobs.stores.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput, KajitoriError, Unavailable
 

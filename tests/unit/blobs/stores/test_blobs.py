@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.helpers.emulators import Emulator
 
-from kajitori.blobs.blobs import Blobs, Usage
-from kajitori.blobs.cloud import PIECE_BYTES
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.blobs import Blobs, Usage
+from kajitori.blobs.stores.cloud import PIECE_BYTES
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.errors import InvalidInput, NotFound, TooLarge, Unavailable
 
 

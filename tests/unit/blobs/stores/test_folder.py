@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kajitori.blobs.blobs import Blobs
-from kajitori.blobs.folder import TEMPORARY, _Draft
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.blobs import Blobs
+from kajitori.blobs.stores.folder import TEMPORARY, _Draft
+from kajitori.blobs.stores.opening import open_blobs
 from kajitori.errors import NotFound, Unavailable
 
 _WRITER = """
 import asyncio, sys
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 async def endless():
     yield b"x" * 100_000
     print("writing", flush=True)
@@ -35,7 +35,7 @@ asyncio.run(main())
 _FILLER = """
 import asyncio, resource, sys
 from kajitori.errors import KajitoriError
-from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.stores.opening import open_blobs
 async def pieces():
     for _ in range(40): yield b"x" * 100_000
 async def main():

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from kajitori.blobs.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
+from kajitori.blobs.stores.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
 from kajitori.configuration.private_files import fsync_folder
 from kajitori.errors import KajitoriError, Unavailable
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from kajitori.blobs.blobs import Blobs, is_path
-from kajitori.blobs.folder import open_folder
+from kajitori.blobs.stores.blobs import Blobs, is_path
+from kajitori.blobs.stores.folder import open_folder
 from kajitori.errors import Fault, InvalidInput
 
 _CLOUDS = ("s3", "az", "gs")
@@ -62,6 +62,6 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, fiel
         faults.append(Fault(place, f"{prefix!r:.80} is no prefix", shown, hint))
     if faults:
         raise InvalidInput(faults)
-    from kajitori.blobs.cloud import open_objects  # imports obstore, which only cloud stores need
+    from kajitori.blobs.stores.cloud import open_objects  # imports obstore, which only cloud stores need
 
     return open_objects(parts.scheme, parts.netloc, prefix, options, field=field)
