@@ -215,7 +215,9 @@ class ClusterView:
         if draft.spec is None or draft.faults:
             raise InvalidInput([*draft.faults, *objections(draft, policy, facts, run=identity)])
         check_stays_gang_or_sweep(run.status, draft.spec)
-        name = meta.name if draft.spec.checkpoint is not None or name_fault(meta.name) else ""
+        # Folder, claim and address of a run have its name; a notebook has a folder and an address without asking.
+        is_named = draft.spec.checkpoint is not None or draft.spec.type == "notebook" or name_fault(meta.name)
+        name = meta.name if is_named else ""
         key = (written, meta.namespace, owner, name, facts.admitted, facts.promised_restarts, facts.earlier, is_test)
         if self._decisions_of != self.version or len(self._decisions) >= REMEMBERED_DECISIONS:
             self._decisions, self._decisions_of = {}, self.version

@@ -93,6 +93,13 @@ def test_runs_with_the_same_spec_share_policys_decision() -> None:
         decided(scene, name, checkpoint={"path": "/out"}).claim["metadata"]["name"] for name in ("first", "other")
     ]
     assert len(set(claims)) == 2
+    notebooks = [decided(scene, name, type="notebook", command=[]) for name in ("first", "other")]
+    paths = [
+        next(one["value"] for one in each.template["spec"]["containers"][0]["env"] if one["name"] == "KAJI_PROXY_PATH")
+        for each in notebooks
+    ]
+    assert [path.split("/")[3] for path in paths] == ["first", "other"], "the second one had the first one's address"
+    assert len({each.claim["metadata"]["name"] for each in notebooks}) == 2, "and its files"
     with pytest.raises(InvalidInput) as refused:
         decided(scene, "No-Name")
     assert [fault.field for fault in refused.value.faults] == ["metadata.name"]
