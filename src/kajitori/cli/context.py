@@ -25,10 +25,6 @@ STOP_MARGIN_SECONDS = 30.0
 """Time beyond its grace that a run is given to stop: a new controller may have to take over, nodes have to report, and
 the API server may be slow. After that the command reports that the run did not stop."""
 
-START_PATIENCE_SECONDS = 60.0
-"""How long a command waits for a `kaji up` that is still starting."""
-_START_POLL_SECONDS = 0.1
-
 WIDE = 100_000
 """Width of a page that is not shown at a terminal, so that no text is cut off for programs."""
 
@@ -97,20 +93,17 @@ class Cli:
     def _find_target(self) -> Target:
         """Return the server; if it is a cluster of this machine that is still starting, wait until it answers."""
         from kajitori.cli.terminal import say
-        from kajitori.client.target import StillStarting, find_target
+        from kajitori.client.target import find_target, once_started
 
         given = {"KAJI_INSECURE_HTTP": "1"} if self.insecure_http else {}
-        tries = round(START_PATIENCE_SECONDS / _START_POLL_SECONDS) if COMPLETING not in self.environment else 0
-        for left in range(tries, -1, -1):
-            try:
-                return find_target({**self.environment, **given}, self.cluster, self.runtime_dir)
-            except StillStarting as error:
-                if not left:
-                    raise
-                if left == tries:
-                    say(f"{error.message}; waiting for it")
-                self.sleep(_START_POLL_SECONDS)
-        raise AssertionError("the last try returns or raises")
+        environment = {**self.environment, **given}
+        if COMPLETING in self.environment:
+            return find_target(environment, self.cluster, self.runtime_dir)
+        return once_started(
+            lambda: find_target(environment, self.cluster, self.runtime_dir),
+            self.sleep,
+            lambda error: say(f"{error.message}; waiting for it"),
+        )
 
     def api(self) -> Api:
         """Return a client of the server, which is a context manager."""

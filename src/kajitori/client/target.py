@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 EARLY_SECONDS = 30.0
 """A token that expires within this time is renewed before a request."""
+
+START_PATIENCE_SECONDS = 60.0
+"""How long clients wait for a `kaji up` that is still starting."""
+_START_POLL_SECONDS = 0.1
 
 ENVIRONMENT = "environment"
 """The name of the context of $KAJI_SERVER."""
@@ -161,6 +165,24 @@ def _target_of_environment(environment: Mapping[str, str], cluster: Path | None,
     )
 
 
+def once_started(
+    find: Callable[[], Target],
+    sleep: Callable[[float], None] = time.sleep,
+    tell: Callable[[StillStarting], None] = lambda _: None,
+) -> Target:
+    """Return what `find` returns. While it raises StillStarting, call `tell` once, and try again for at most a
+    minute."""
+    tries = round(START_PATIENCE_SECONDS / _START_POLL_SECONDS)
+    for number in range(tries):
+        try:
+            return find()
+        except StillStarting as error:
+            if not number:
+                tell(error)
+            sleep(_START_POLL_SECONDS)
+    return find()
+
+
 def target_of(
     server: str | None,
     context: str | None,
@@ -179,7 +201,8 @@ def target_of(
         variables["KAJI_TOKEN"] = token
     if server is None:
         try:
-            return find_target(variables, Path(context) if context is not None else None, runtime_dir)
+            named = Path(context) if context is not None else None
+            return once_started(lambda: find_target(variables, named, runtime_dir))
         except NotFound as error:
             raise NotFound(error.message.replace("--cluster: ", ""), hint=error.hint) from None
     if not variables.get("KAJI_TOKEN"):

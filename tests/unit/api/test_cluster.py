@@ -263,6 +263,12 @@ async def test_a_run_that_cannot_start_says_until_when_it_keeps_its_nodes(world:
     assert (await get(world, "/v1/runs/team/typo/explain"))["message"] == f"{message}tried again later"
     steps = (await get(world, "/v1/runs/team/mine/explain"))["toFree"]
     assert [(step["name"], step["why"]) for step in steps] == [("team/typo", "cannot start: ImagePull")]
+    note = {"rank": 0, "attempt": 1, "node": "g1", "reason": "ImagePull", "message": "no such image"}
+    tried = {"phase": "Queued", "attempts": 2, "failedStarts": 2, "notable": [note]}
+    world.kubernetes.put("runs", run("again", **wants) | {"status": tried})
+    await world.caught_up()
+    message = (await get(world, "/v1/runs/team/again/explain"))["message"]
+    assert message.endswith("; it had nodes 2 times and did not start: ImagePull, no such image")
 
 
 async def test_nodes_of_a_starting_run_are_not_free_for_others(world: World) -> None:

@@ -13,8 +13,8 @@ from tests.helpers.output_schemas import check_output
 from tests.unit.client.test_target import cluster
 
 from kajitori.cli.app import kaji
-from kajitori.cli.context import COMPLETING, START_PATIENCE_SECONDS, Cli
-from kajitori.client.target import StillStarting
+from kajitori.cli.context import COMPLETING, Cli
+from kajitori.client.target import START_PATIENCE_SECONDS, StillStarting
 
 
 def run(runtime: Path, *args: str, **environment: str) -> Result:

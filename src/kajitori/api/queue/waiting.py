@@ -226,7 +226,9 @@ def _view(api: Api, simulation: Simulation, pending: PendingRun, plan: Answer, p
     view = ExplanationView(
         phase=phase.value,
         reason=explanation.reason.value,
-        message="; ".join(text for text in (preempted_by, preempts, explanation.lacks) if text),
+        message="; ".join(
+            text for text in (preempted_by, preempts, explanation.lacks, _failed_starts(pending.run)) if text
+        ),
         members=explanation.members,
         most=len(request.ranks),
         fit_now=explanation.fit_now,
@@ -319,6 +321,16 @@ def _step_view(api: Api, simulation: Simulation, step: Step, is_known: Callable[
         memory_bytes=amounts[MEMORY],
         until="" if not is_known(_run_of(step)) else _time(step.ends_at),
     )
+
+
+def _failed_starts(run: RunObject) -> str:
+    """Return how often a run did not start although it had nodes, and why not the last time; empty if it did start."""
+    status = run.current_status
+    if not status.failed_starts:
+        return ""
+    times = "once" if status.failed_starts == 1 else f"{status.failed_starts} times"
+    why = f": {status.notable[0].reason}, {status.notable[0].message}" if status.notable else ""
+    return f"it had nodes {times} and did not start{why}"
 
 
 def _start_trouble(run: RunObject | None) -> str:
