@@ -5,7 +5,7 @@ worker, steps        the loop of one Pod, and the pure decision about what its c
 admission, context   whether the node admits a Pod, and the state that all Pods share
 slot, starter, waiting   one container through all its attempts, the preparation of a start, and what delays it
 supervision, probes  running containers: hooks, probes, and their stop
-status, reporting    the status as the API server gets it
+status               the status of the Pod, and its report to the API server
 records, strays      what survives a restart of the kubelet, and containers without a record
 runtimes             plain processes, or containers of Docker or Podman
 """

@@ -1,18 +1,21 @@
-"""A Pod's status as the kubelet reports it, built from the state of its containers."""
+"""A Pod's status: built from the state of its containers, and reported to the API server if it has changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from kajitori.core.words.times import format_time
 from kajitori.embedded import names
 from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.cluster import Cluster
 from kajitori.embedded.kubelet.containers.container import ContainerState
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.shim import main as shim
+from kajitori.errors import Conflict, NotFound
+from kajitori.kube import resources
 
 IMAGE_ID = "process://this-machine"
 
@@ -42,6 +45,41 @@ class ContainerView:
         return max((state.peak_bytes for state in (self.state, self.previous) if state is not None), default=0)
 
 
+class Reporter:
+    """Writes one Pod's status to the API server if it has changed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._reported: dict[str, Any] | None = None
+
+    def forget(self) -> None:
+        """Write the next status even if it has not changed, because the API server may have lost the last one."""
+        self._reported = None
+
+    async def report(self, pod: Manifest, status: dict[str, Any]) -> Manifest | None:
+        """Write the status. Return the Pod as the API server has it now; None if it has been deleted."""
+        known_phase = (pod.get("status") or {}).get("phase")
+        if status == self._reported and known_phase == status["phase"]:
+            return pod
+        name, namespace = pods.name_and_namespace(pod)
+        patch = {"metadata": {"uid": pods.uid(pod)}, "status": status}
+        try:
+            answer = await self._cluster.patch(resources.PODS, name, patch, namespace, subresource="status")
+        except NotFound:
+            return None
+        except Conflict:
+            # Either another Pod has this name, or the server was too busy. Only in the first case this Pod is deleted.
+            try:
+                found = await self._cluster.get(resources.PODS, name, namespace)
+            except NotFound:
+                return None
+            if pods.uid(found) != pods.uid(pod):
+                return None
+            raise
+        self._reported = status
+        return answer
+
+
 def build_status(
     pod: Manifest,
     *,
@@ -61,7 +99,7 @@ def build_status(
     conditions = _wanted_conditions(pod, phase, containers, initialized, known)
     status: dict[str, Any] = {
         "phase": phase,
-        "conditions": [_condition_document(known, *condition, now, _time_text(started_at)) for condition in conditions],
+        "conditions": [_condition_document(known, condition, now, _time_text(started_at)) for condition in conditions],
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "podIP": pod_ip,
@@ -79,14 +117,24 @@ def build_status(
     return status
 
 
+class _Condition(NamedTuple):
+    """A condition of the Pod as it should be now."""
+
+    kind: str
+    holds: bool
+    reason: str = ""
+    """Why it does not hold, with a message."""
+    message: str = ""
+
+
 def _wanted_conditions(
     pod: Manifest,
     phase: str,
     containers: Mapping[str, ContainerView],
     initialized: bool,
     known: Mapping[str, Mapping[str, Any]],
-) -> list[tuple[str, bool, str, str]]:
-    """Return type, status, reason and message of the kubelet's conditions; `known` are the present conditions."""
+) -> list[_Condition]:
+    """Return the conditions that the kubelet writes; `known` are the present ones."""
     final, done = phase in pods.FINAL_PHASES, phase == "Succeeded"
     unready = [spec["name"] for spec in pods.main_containers(pod) if not containers[spec["name"]].ready]
     uninitialized = [spec["name"] for spec in pods.init_containers(pod) if not containers[spec["name"]].ready]
@@ -95,15 +143,15 @@ def _wanted_conditions(
     not_ready_reason = "PodCompleted" if done else "PodFailed" if final else "ContainersNotReady"
     not_ready_message = "" if final else f"containers with unready status: [{' '.join(unready)}]"
     return [
-        ("PodScheduled", True, "", ""),
-        (
+        _Condition("PodScheduled", holds=True),
+        _Condition(
             "Initialized",
             initialized or done,
             "PodCompleted" if done else "" if initialized else "ContainersNotInitialized",
             "" if initialized or done else f"containers with incomplete status: [{' '.join(uninitialized)}]",
         ),
-        ("ContainersReady", not unready and not final, not_ready_reason, not_ready_message),
-        (
+        _Condition("ContainersReady", not unready and not final, not_ready_reason, not_ready_message),
+        _Condition(
             "Ready",
             not unready and gates_open and not final,
             not_ready_reason if unready or final else "ReadinessGatesNotReady",
@@ -176,15 +224,13 @@ def _container_status(spec: Manifest, view: ContainerView, phase: str) -> dict[s
 
 def _condition_document(
     known: Mapping[str, Mapping[str, Any]],
-    kind: str,
-    holds: bool,
-    reason: str,
-    message: str,
+    wanted: _Condition,
     now: datetime,
     taken_at: str | None,
 ) -> dict[str, Any]:
     """Return a condition. One that has not held yet does not hold since the kubelet took the Pod, however late the
     first report is: readers tell by this time whether a container was ready since its start."""
+    kind, holds, reason, message = wanted
     status = "True" if holds else "False"
     old = known.get(kind) or {}
     same = old.get("status") == status and old.get("lastTransitionTime")

@@ -18,10 +18,9 @@ from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.embedded.kubelet.pods.admission import Refusal
 from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
-from kajitori.embedded.kubelet.pods.reporting import Reporter
 from kajitori.embedded.kubelet.pods.slot import Slot
 from kajitori.embedded.kubelet.pods.starter import Starter
-from kajitori.embedded.kubelet.pods.status import build_status, rejected_status
+from kajitori.embedded.kubelet.pods.status import Reporter, build_status, rejected_status
 from kajitori.embedded.kubelet.pods.steps import RestartBackoff, Steps, next_steps
 from kajitori.embedded.kubelet.pods.supervision import Supervisor
 from kajitori.embedded.kubelet.pods.waiting import PREPARATION_ERRORS, RETRY_SECONDS, StartWaits
