@@ -38,4 +38,5 @@ class RunHealth(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
 def output_of_check(message: str) -> str:
     """Return what a failed check printed, from the message of a kubelet's Event: `Readiness probe failed: no file`."""
     head, colon, rest = message.partition(": ")
-    return (rest if colon and " probe " in head else message).strip()
+    text = rest if colon and " probe " in head else message
+    return text.replace("\0", "").strip()  # of a check that prints bytes

@@ -12,6 +12,7 @@ from kajitori.core.spec.health import output_of_check
     [
         ("Readiness probe failed: cat: /x: No such file", "cat: /x: No such file"),
         ("Startup probe failed: ", ""),
+        ("Readiness probe failed: \0\0x\0\n", "x"),
         ('Readiness probe errored and resulted in unknown state: "sh": not found', '"sh": not found'),
         ("something else: x", "something else: x"),
     ],

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from kajitori.embedded.kubelet.containers.control import CommandNotStarted, Execution, readable
 from kajitori.embedded.kubelet.engine.client import NO_DETACH_KEYS, EngineClient, EngineError
+from kajitori.embedded.kubelet.shim import tree
 from kajitori.embedded.kubelet.shim.engine_wire import Frames
 from kajitori.errors import KajitoriError, NotFound
 
@@ -103,10 +104,11 @@ class EngineExecution:
         return code
 
     async def signal(self, number: int) -> None:
-        with contextlib.suppress(KajitoriError, OSError):
+        """Signal the command and the processes that it started. Engines signal its first process alone."""
+        with contextlib.suppress(KajitoriError):
             state = await self._client.exec_state(self._identifier)
-            if state.get("Running") and state.get("Pid"):
-                os.kill(int(state["Pid"]), number)
+            if state.get("Running") and (pid := int(state.get("Pid") or 0)):
+                tree.signal_command(pid, tree.streams_of(pid), number)
 
     def resized(self) -> None:
         """Tell the engine the size of the command's terminal."""

@@ -82,7 +82,7 @@ class Connection:
             self._answer({"done": True})
         elif order["do"] == "signal":
             if self.pid:
-                self._signal(int(order["signal"]))
+                tree.signal_command(self.pid, self._streams, int(order["signal"]))
             else:
                 shim.signal_leader(int(order["signal"]))
             self._answer({"done": True})
@@ -118,7 +118,7 @@ class Connection:
 
     def close(self) -> None:
         if self.pid:
-            self._signal(signal.SIGKILL)
+            tree.signal_command(self.pid, self._streams, signal.SIGKILL)
             self.pid = 0
         if self.attachment is not None:
             for fd in [fd for fd, connection in self.shim.awaited.items() if connection is self]:
@@ -130,22 +130,6 @@ class Connection:
             self.shim.poll.unregister(self.socket)
             del self.shim.connections[self.socket.fileno()]
         self.socket.close()
-
-    def _signal(self, number: int) -> None:
-        """Signal the command and all processes that it started and that use its streams.
-
-        A process that it left in the background with other streams goes on, as after a broken SSH connection: the
-        server of an editor, to which the next connection returns.
-        """
-        signalled: set[int] = set()
-        found = {self.pid}
-        while found:
-            for pid in found:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, number)
-            signalled |= found
-            of_session = tree.of_session(self.pid) - signalled  # again: a process may have started another one
-            found = {pid for pid in of_session if tree.uses(pid, self._streams)}
 
     def _answer(self, document: dict[str, Any], fds: list[int] | None = None) -> None:
         with contextlib.suppress(OSError):

@@ -146,6 +146,32 @@ def uses(pid: int, files: Collection[tuple[int, int]]) -> bool:
     return False
 
 
+def streams_of(pid: int) -> frozenset[tuple[int, int]]:
+    """Return device and inode of a process's standard output and error."""
+    found = set()
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            found.add(file_of(f"/proc/{pid}/fd/{descriptor}"))
+    return frozenset(found)
+
+
+def signal_command(leader: int, streams: Collection[tuple[int, int]], number: int) -> None:
+    """Signal a command, which leads a session, and all processes that it started and that use its streams.
+
+    A process that it left in the background with other streams goes on, as after a broken SSH connection: the server of
+    an editor, to which the next connection returns.
+    """
+    signalled: set[int] = set()
+    found = {leader}
+    while found:
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+        signalled |= found
+        others = of_session(leader) - signalled  # again: a process may have started another one
+        found = {pid for pid in others if uses(pid, streams)}
+
+
 def kill_all(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):

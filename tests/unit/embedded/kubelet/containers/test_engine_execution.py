@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 from typing import Any, cast
 
 import pytest
+from tests.unit.embedded.kubelet.conftest import alive, until
 
 from kajitori.embedded.kubelet.containers.control import CommandNotStarted
 from kajitori.embedded.kubelet.containers.engine_execution import EngineExecution
 from kajitori.embedded.kubelet.engine.client import EngineClient
+from kajitori.embedded.kubelet.shim import tree
 
 REFUSED = b'OCI runtime exec failed: exec failed: unable to start container process: exec: "x": %s: unknown\r\n'
 
@@ -77,3 +81,39 @@ async def test_a_program_may_print_what_docker_would() -> None:
     words = b"OCI runtime exec failed"
     assert await outcome(0, frame(1, words)) == (0, words, b"")
     assert await outcome(126, frame(1, words), frame(2, b"!")) == (126, words, b"!")
+
+
+class Running:
+    """An engine whose command is this process."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    async def exec_state(self, identifier: str) -> dict[str, Any]:
+        return {"Running": True, "ExitCode": None, "Pid": self._pid}
+
+
+async def test_a_command_ends_with_the_processes_that_it_started() -> None:
+    """Engines end its first process alone, so that each health check that hung left one behind. A process with streams
+    of its own goes on, as in a container of the process kubelet."""
+    script = "sleep 1000 & echo $!; sleep 1000 >/dev/null 2>&1 & echo $!; wait"
+    pipe = asyncio.subprocess.PIPE
+    command = await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=pipe, start_new_session=True)
+    null = os.open(os.devnull, os.O_RDWR)
+    assert command.stdout is not None
+    child, daemon = int(await command.stdout.readline()), int(await command.stdout.readline())
+    try:
+        await until(lambda: tree.streams_of(daemon) == {tree.file_of(null)})
+        streams = (asyncio.StreamReader(), cast(asyncio.StreamWriter, Connection()))
+        client = cast(EngineClient, Running(command.pid))
+        execution = EngineExecution(client, "e", streams, (null, null, null), tty=False, reads_input=False)
+        execution.close()
+        await until(lambda: not alive(command.pid))
+        await until(lambda: not alive(child))
+        assert alive(daemon)
+    finally:
+        for pid in (command.pid, child, daemon):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        await command.wait()
+        os.close(null)
