@@ -97,8 +97,9 @@ def _print_others(cli: Cli, answer: Mapping[str, Any]) -> None:
 
 def _used_of(guarantees: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield label and text of each guaranteed resource: `h100 GPUs`, `24 of 16 in use, 8 borrowed`."""
-    for _, what, total, used, shown, borrowed in run_words.guarantee_rows(guarantees):
-        yield what, f"{shown(used)} of {shown(total)} in use{f', {borrowed}' if borrowed else ''}"
+    for row in run_words.guarantee_rows(guarantees):
+        borrowed = f", {row.borrowed}" if row.borrowed else ""
+        yield row.resource, f"{row.shown(row.used)} of {row.shown(row.total)} in use{borrowed}"
 
 
 def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:

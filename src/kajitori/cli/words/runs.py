@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kajitori.client.views import View, is_final, phase_of, status_of
 from kajitori.core.spec.reasons import COUNTS_AS_RESTART, START_FAILURES
@@ -89,11 +89,21 @@ def program_words(run: View, *, cut: bool = False) -> str:
     return f"{text[: _COMMAND_LENGTH - 1]}…" if cut and len(text) > _COMMAND_LENGTH else text
 
 
-def guarantee_rows(
-    guarantees: Iterable[Mapping[str, Any]],
-) -> Iterator[tuple[str, str, int, int, Callable[[int], str], str]]:
-    """Yield a row for each resource that a team is guaranteed: (team, resource, amount guaranteed, amount in use,
-    function that formats amounts, text about use beyond the guarantee)."""
+class GuaranteeRow(NamedTuple):
+    """One resource that a team is guaranteed."""
+
+    team: str
+    resource: str
+    total: int
+    used: int
+    shown: Callable[[int], str]
+    """Formats amounts of this resource."""
+    borrowed: str
+    """What the team uses beyond the guarantee, in words; empty if it does not."""
+
+
+def guarantee_rows(guarantees: Iterable[Mapping[str, Any]]) -> Iterator[GuaranteeRow]:
+    """Yield a row for each resource that a team is guaranteed."""
     for guarantee in guarantees:
         kinds: tuple[tuple[str, str, Callable[[int], str]], ...] = (
             ("gpus", f"{guarantee.get('gpuType') or 'any'} GPUs", str),
@@ -106,7 +116,7 @@ def guarantee_rows(
             if amount is not None:
                 beyond = amount["used"] - amount["total"]
                 borrowed = f"{shown(beyond)} borrowed" if beyond > 0 else ""
-                yield guarantee["namespace"], what, amount["total"], amount["used"], shown, borrowed
+                yield GuaranteeRow(guarantee["namespace"], what, amount["total"], amount["used"], shown, borrowed)
 
 
 def controller_words(controller: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -180,13 +181,22 @@ def _with_channel(outbox: Outbox, channel: str, state: ChannelState) -> Outbox:
     return msgspec.structs.replace(outbox, channels={**outbox.channels, channel: state})
 
 
-def described(outbox: Outbox, request: Request, dropped: int = 0) -> tuple[str, str, str]:
-    """Return kind, title and body of a request."""
+class Content(NamedTuple):
+    """What a request says."""
+
+    kind: str
+    """The kind of its message, or `digest`."""
+    title: str
+    body: str
+
+
+def described(outbox: Outbox, request: Request, dropped: int = 0) -> Content:
+    """Return the content of a request: of its message, or a digest of several."""
     known = {message.id: message for message in outbox.messages}
     messages = [known[one] for one in request.messages if one in known]
     if len(messages) == 1 and not request.id.startswith("digest-"):
         (message,) = messages
-        return message.kind, message.title, f"{message.body}\n\nmessage {request.id}".strip()
+        return Content(message.kind, message.title, f"{message.body}\n\nmessage {request.id}".strip())
     counts: dict[str, int] = {}
     for message in messages:
         counts[message.kind] = counts.get(message.kind, 0) + 1
@@ -196,4 +206,4 @@ def described(outbox: Outbox, request: Request, dropped: int = 0) -> tuple[str, 
         lines.append(f"… and {len(messages) - DIGEST_LISTED} more")
     if dropped:
         lines.append(f"{dropped} older messages were dropped")
-    return "digest", title, "\n".join([*lines, "", f"message {request.id}"])
+    return Content("digest", title, "\n".join([*lines, "", f"message {request.id}"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,16 @@ class Ending:
     priority: int = 0
     late_since: float | None = None
     """Start of a run that has taken longer than was expected; None for any other run."""
+
+
+class Fit(NamedTuple):
+    """A time at which a gang fits."""
+
+    at: float
+    usage: Snapshot
+    """The usage at that time, with all reservations."""
+    room: Counts
+    """The number of members that each node takes then."""
 
 
 class Releases:
@@ -56,17 +67,15 @@ class Releases:
         self._amounts = amounts.reshape(-1, table.width)[member_of_row]
         self._alone = np.array([member.alone for member in members], dtype=bool)[member_of_row]
 
-    def earliest(
-        self, state: Snapshot, reserved: Snapshot | None, need: int, missing: int
-    ) -> tuple[float, Snapshot, Counts] | None:
-        """Return the earliest time at which `need` members fit beside all reservations, with the usage and the room at
-        that time; None if they never fit. missing: an estimate of how many members do not fit yet.
+    def earliest(self, state: Snapshot, reserved: Snapshot | None, need: int, missing: int) -> Fit | None:
+        """Return the earliest time at which `need` members fit beside all reservations; None if they never fit.
+        missing: an estimate of how many members do not fit yet.
 
         Room only grows as runs end, so this searches over their ends. The first probe assumes that every member that
         ends frees room for its own amounts, which is exact if all members are alike; bisection follows.
         """
         times = np.unique(self._times)
-        found = None
+        found: Fit | None = None
         low, high = 0, len(times)
         probe, is_guess = self._probable_index(times, missing), True
         while low < high:
@@ -75,7 +84,7 @@ class Releases:
                 usage.add(reserved)
             room = room_of(usage, self._shape.member, self._shape.candidates)
             if int(room.sum()) >= need:
-                found = float(times[probe]), usage, room
+                found = Fit(float(times[probe]), usage, room)
                 high = probe
                 probe = high - 1 if is_guess else (low + high) // 2
                 is_guess = False

@@ -349,13 +349,13 @@ class _Backfill:
         if found is None:
             shape.never_fits_from = need
             return
-        free_by, usage_then, room = found
+        free_by, usage_then, room = found.at, found.usage, found.room
         starts_at = free_by
         if late:
             forecast = self._releases_for(shape, frozenset(), known).earliest(
                 self._free_rooms.state, self._reserved_amounts, need, missing
             )
-            starts_at = forecast[0] if forecast is not None else free_by
+            starts_at = forecast.at if forecast is not None else free_by
             room = self._free_nodes_first(shape, room, need)
         rows = rows_for(self.snapshot.table, gang, room, self._free_rooms.leftover)
         occupy_rows(usage_then, shape.member, rows)
