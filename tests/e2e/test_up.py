@@ -116,7 +116,7 @@ OUTPUTS = (
     "metrics shown", "report", "report shown", "inspect shown", "history --all-users", "files shown", "logs shown",
     "label held stage=final", "note held kept", "update held --restarts 3", "compare held shown",
     "results swept", "top held", "stacks held", "port held", "secret create kept KEY", "secret ls", "secret rm kept",
-    "volumes", "gpus", "queue", "nodes", "metrics --node NODE", "team ls", "policy show", "policy check --live",
+    "volumes", "gpus", "queue", "nodes", "metrics --node NODE", "team ls", "policy show", "policy explain", "policy check --live",
     "policy diff policy.yaml", "policy audit",
     "traffic", "network ls", "network forecast", "plan network --nodes 10", "usage", "audit log",
     "whoami", "token ls", "notify ls", "context ls", "context show", "version", "stop shown", "wait shown",

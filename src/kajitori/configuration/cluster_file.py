@@ -7,6 +7,7 @@ until the servers stop. So a command can tell a cluster that is still starting f
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -73,7 +74,8 @@ def claimed(folder: Path) -> Iterator[None]:
         except OSError as error:
             why = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
             message = f"{folder} cannot be used: {why}"
-            raise InvalidInput.one("--data", message, value=str(folder), hint="name a folder of your own") from error
+            hint = "make room on its disk" if error.errno == errno.ENOSPC else "name a folder of your own"
+            raise InvalidInput.one("--data", message, value=str(folder), hint=hint) from error
         if not is_ours:
             hint = "use that cluster, stop it, or choose another folder with --data"
             raise Conflict(f"another kaji up is using {folder}", hint=hint)

@@ -108,6 +108,8 @@ def listed(place: str) -> list[Found]:
 
     async def work() -> list[Found]:
         if "://" not in place:
+            if await asyncio.to_thread(Path(place).is_file):
+                raise NotFound(f"{place} is a file, not a folder", hint=f"to check it: kaji backup verify {place}")
             if not await asyncio.to_thread(Path(place).is_dir):
                 raise NotFound(f"there is no folder {place}", hint="name the folder or the store of the backups")
             files = await asyncio.to_thread(lambda: sorted(Path(place).glob(f"*{SUFFIX}")))

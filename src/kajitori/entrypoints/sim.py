@@ -8,6 +8,7 @@ from dataclasses import replace
 from kajitori.configuration.options.nodes import SimOptions
 from kajitori.configuration.options.own_cluster import UpOptions
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
+from kajitori.embedded.simulator.behaviour import PREFIX
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal, supervise
 
@@ -15,6 +16,8 @@ HEARTBEATS_PER_SECOND = 250
 """Largest number of heartbeats of all simulated nodes of `kaji up`, because one process also does all other work."""
 SHORTEST_HEARTBEAT_SECONDS = 10.0
 HEARTBEATS_IN_GRACE = 4
+LABEL_OF_UP = f"{PREFIX}of-kaji-up"
+"""Label of the simulated nodes of `kaji up`. The next `kaji up` removes those that it does not simulate."""
 
 
 def sim(options: SimOptions) -> int:
@@ -71,6 +74,11 @@ def pools_of(options: UpOptions | SimOptions) -> list[SimSettings]:
             )
         else:
             interval = heartbeat_seconds(options.nodes)
-            pool = replace(pool, heartbeat_seconds=interval, lease_seconds=round(grace_seconds(interval)))
+            pool = replace(
+                pool,
+                labels={**pool.labels, LABEL_OF_UP: "true"},
+                heartbeat_seconds=interval,
+                lease_seconds=round(grace_seconds(interval)),
+            )
         pools.append(pool)
     return pools

@@ -40,6 +40,7 @@ from kajitori.controllers.run_controller import RunController
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.core.proxy.addresses import parse_origins
 from kajitori.core.words import names
+from kajitori.core.words.nodes.node_lists import brief, compress
 from kajitori.core.words.texts import is_loopback
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
@@ -48,6 +49,7 @@ from kajitori.embedded.kubelet.kubelet import Kubelet, require_pod_network
 from kajitori.embedded.kubelet.machine.detection import try_mounts
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.simulator import SimulatedNodes
+from kajitori.embedded.simulator.former import remove_former_nodes
 from kajitori.embedded.store.integrity import named as named_object
 from kajitori.embedded.store.repair import Repaired, repair
 from kajitori.entrypoints.logs import say
@@ -60,7 +62,7 @@ from kajitori.entrypoints.parts.stores import code_limits, history_of
 from kajitori.entrypoints.parts.telemetry import telemetry
 from kajitori.entrypoints.parts.web_api import USER_AGENT, ApiDependencies, web_app
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
-from kajitori.entrypoints.sim import grace_seconds, heartbeat_seconds, pools_of
+from kajitori.entrypoints.sim import LABEL_OF_UP, grace_seconds, heartbeat_seconds, pools_of
 from kajitori.errors import Unavailable
 from kajitori.history.store import History
 from kajitori.install.parts.roles import people, teams
@@ -122,6 +124,9 @@ async def _up_embedded(options: UpOptions) -> None:
 
         serving = issue_serving(cluster.certificates, options.data / "sim", "sim", (options.host,))
         pools = [SimulatedNodes(client, pool, serving=serving) for pool in pools_of(options)]
+        former = await remove_former_nodes(client, LABEL_OF_UP, {name for pool in pools for name in pool.numbers})
+        if former:
+            say(f"Removed simulated nodes that --nodes does not name any more: {brief(compress(former))}.")
 
         def late_seconds() -> float:
             return max((pool.late_seconds for pool in pools), default=0.0)

@@ -21,6 +21,7 @@ from tests.harness.waiting import PATIENCE_SECONDS, until
 from kajitori import errors
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
+from kajitori.embedded.simulator.former import remove_former_nodes
 from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
@@ -52,6 +53,19 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         return
     async with embedded_server() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
         yield client, embedded.kubelet_certificate("sim")
+
+
+async def test_nodes_that_are_not_simulated_any_more_are_removed(server: Server) -> None:
+    """Else they are not ready for ever, and runs wait for them instead of being refused. Other nodes stay."""
+    client, _ = server
+    labels = {"former-a": {"of-up": "true"}, "former-b": {"of-up": "true"}, "former-real": {}}
+    for name, of_node in labels.items():
+        await client.create(NODES, {"metadata": {"name": name, "labels": of_node}})
+    assert await remove_former_nodes(client, "of-up", {"former-a"}) == ["former-b"]
+    left = {node["metadata"]["name"] for node in (await client.list(NODES)).items}
+    assert left >= {"former-a", "former-real"} and "former-b" not in left
+    for name in ("former-a", "former-real"):
+        await client.delete(NODES, name)
 
 
 class SmallCluster:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -50,6 +51,14 @@ def test_a_folder_is_claimed_by_one_process(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(Conflict, match="another kaji up"), claimed(tmp_path / "data"):
             pass
         assert [link.resolve() for link in (tmp_path / "clusters").iterdir()] == [tmp_path / "data" / CLUSTER_FILE]
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(InvalidInput, match="make room on its disk"):
+        patched.setattr(Path, "write_text", full)
+        with claimed(tmp_path / "other"):
+            pass
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match="it is not a folder"), claimed(tmp_path / "file"):
         pass

@@ -156,5 +156,5 @@ def no_such_blob(key: str, where: str) -> NotFound:
 
 def store_full(where: str) -> StorageFull:
     """Return the error for a store without free space."""
-    hint = "the platform's operators have to free space there; nothing was stored"
+    hint = "its operators have to make room there; nothing was stored"
     return StorageFull(f"the store {where} is full", hint=hint)

@@ -54,6 +54,9 @@ def test_a_folder_that_does_not_exist_is_no_empty_list(tmp_path: Path) -> None:
     assert called("ls", str(tmp_path))[0] == 0
     with pytest.raises(NotFound, match=r"no folder .*missing"):
         called("ls", str(tmp_path / "missing"))
+    with pytest.raises(NotFound, match="is a file, not a folder") as caught:
+        called("ls", str(backup(tmp_path / "one.tar.zst", 1)))
+    assert "kaji backup verify" in caught.value.hint
 
 
 def test_a_backup_is_verified_as_a_whole(tmp_path: Path) -> None:
