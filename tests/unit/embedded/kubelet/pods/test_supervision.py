@@ -55,6 +55,14 @@ async def test_a_check_that_hangs_is_ended_and_has_failed(machine: Machine) -> N
     assert not machine.cluster.container("p")["ready"]
 
 
+async def test_a_container_that_never_was_ready_is_unready_since_the_pod_began(machine: Machine) -> None:
+    """Readers tell by this time whether it was healthy before: a first report that came late looked like a failure."""
+    await machine.cluster.submit("p", *sh("exec sleep 1000"), container=checked_by("exit 1"))
+    status = await machine.phase("p", "Running")
+    ready = next(one for one in status["conditions"] if one["type"] == "Ready")
+    assert (ready["status"], ready["lastTransitionTime"]) == ("False", status["startTime"])
+
+
 async def test_variables_in_a_check_are_those_of_kubernetes(machine: Machine) -> None:
     """`$(NAME)` is a variable of the container, `$$` is a dollar."""
     container = checked_by("test $(ANSWER) = 42 && test $$(echo x) = x") | {"env": [{"name": "ANSWER", "value": "42"}]}
