@@ -73,5 +73,6 @@ def command(
         os.close(holding)
     if code == NOT_INSTALLED:
         message = f"TensorBoard is not installed in {spec['image']}"
-        raise WrongState(message, hint=f"kaji exec {name} --rank {rank} python3 -m pip install tensorboard")
+        where = f"--rank {rank} {name}" if rank else name
+        raise WrongState(message, hint=f"kaji exec {where} python3 -m pip install tensorboard")
     return code

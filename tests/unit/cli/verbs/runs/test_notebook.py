@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import TOKEN, URL, Call, FakeWebApi, invoke, problem, view
 
+from kajitori.cli.connection import execution
 from kajitori.cli.verbs.runs.notebook import default_name
+from kajitori.cli.verbs.watching.tensorboard import NOT_INSTALLED
 
 LINK = "http://kaji.test/#sign-in=c0de&to="
 PATH = "/proxy/vision/notebook-ada/8888/"
@@ -208,6 +210,17 @@ def test_tensorboard_needs_a_folder_and_a_run_that_has_begun() -> None:
     waiting = view("bert", "Queued", spec={"tensorboard": "/ckpt/tb"})
     done = invoke(server(waiting), "tensorboard", "bert")
     assert (done.exit_code != 0, "kaji metrics bert" in done.stderr) == (True, True)
+
+
+@pytest.mark.parametrize(("options", "where"), [((), "bert"), (("--rank", "2"), "--rank 2 bert")])
+def test_a_missing_tensorboard_comes_with_a_command_that_works(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], where: str
+) -> None:
+    """What follows the name of the run is the command of `kaji exec`: the option that stood there was executed."""
+    monkeypatch.setattr(execution, "execute", lambda *_, **__: NOT_INSTALLED)
+    api = server(view("bert", spec={"tensorboard": "/ckpt/tb", "image": "x"}))
+    done = invoke(api, "tensorboard", "bert", "--print", *options)
+    assert f"kaji exec {where} python3 -m pip install tensorboard" in done.stderr, done.stderr
 
 
 BOARD = """
