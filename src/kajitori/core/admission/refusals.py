@@ -21,7 +21,7 @@ from kajitori.core.policy.model import Policy
 from kajitori.core.spec.notify import KINDS
 from kajitori.core.spec.reading.parsing import PUT_INTO_FILES, stored_bytes
 from kajitori.core.spec.run import RunSpec, name_fault, to_document
-from kajitori.core.words.nodes.taints import Taint
+from kajitori.core.words.nodes.taints import Taint, Toleration
 from kajitori.core.words.quantities import format_cores, format_cpu, format_duration, memory_needed, memory_there
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Fault
@@ -447,6 +447,21 @@ def _way_without_gpus(policy: Policy) -> str:
     return "leave GPUs out; a node has the GPUs that nvidia-smi lists there; kaji up --nodes 4 simulates some"
 
 
+_TAINTS_SHOWN = 3
+
+
+def _taints_in_the_way(table: NodeTable, member: MemberRequest, policy: Policy) -> list[str]:
+    """Return the taints that alone keep a member from nodes, as `--toleration` takes them. Nodes with a taint that
+    policy lets no run tolerate do not count."""
+    rows = np.flatnonzero(eligible_nodes(table, replace(member, tolerations=(Toleration(operator="Exists"),))))
+    found: dict[str, None] = {}
+    for taints in dict.fromkeys(table.nodes[row].taints for row in rows.tolist()):
+        kept_out = [taint for taint in taints if not any(each.tolerates(taint) for each in member.tolerations)]
+        if not any(fnmatchcase(taint.key, each) for taint in kept_out for each in policy.security.refuse_tolerations):
+            found |= {f"{one.key}{f'={one.value}' if one.value else ''}:{one.effect}": None for one in kept_out}
+    return list(found)
+
+
 def _no_node(table: NodeTable, member: MemberRequest, kind: str, policy: Policy) -> Fault:
     """Return the reason why no node is eligible for a member."""
     if member.gpus and not member.gpu_type and table.gpu_types and not bool((table.total[:, GPU] > 0).any()):
@@ -457,6 +472,10 @@ def _no_node(table: NodeTable, member: MemberRequest, kind: str, policy: Policy)
         return Fault("spec.resources.gpu", _no_gpus(table), str(member.gpus), _way_without_gpus(policy), "NoGpus")
     if member.node_selector:
         wanted = ", ".join(f"{key}={value}" for key, value in member.node_selector)
+        if taints := _taints_in_the_way(table, member, policy):
+            message = f"every {kind}node with the labels {wanted} has taints that the run does not tolerate: "
+            hint = f"add --toleration {taints[0]} if the run may use such nodes"
+            return Fault("spec.tolerations", message + ", ".join(taints[:_TAINTS_SHOWN]), wanted, hint, "NotTolerated")
         missing = [key for key, value in member.node_selector if not bool(table.label_mask(key, value).any())]
         labels = f"no {kind}node has the labels {wanted}"
         labels += f"; no node has this value of {missing[0]}" if missing else ""

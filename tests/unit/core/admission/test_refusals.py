@@ -183,6 +183,23 @@ def test_a_refusal_mentions_only_taints_that_a_run_may_tolerate() -> None:
     assert refused({}, facts=facts)["spec.tolerations"].code == "NotTolerated"
 
 
+def test_taints_of_the_nodes_with_the_wanted_labels_are_named() -> None:
+    """It was said that no node has these labels, although only a taint kept the run out. A taint that policy lets no
+    run tolerate is not suggested."""
+    labels, wanted = {"pool": "spot"}, {"nodeSelector": {"pool": "spot"}}
+
+    def facts(*taints: Taint) -> Facts:
+        tainted = NodeFacts("a", 4000, 8 * GI, 0, 110, labels=labels, taints=taints)
+        return Facts(table=NodeTable([tainted, NodeFacts("b", 4000, 8 * GI, 0, 110)]))
+
+    fault = refused(wanted, facts=facts(Taint("spot", "true"), Taint("cloud", effect="NoExecute")))["spec.tolerations"]
+    assert "pool=spot has taints" in fault.message and "spot=true:NoSchedule, cloud:NoExecute" in fault.message
+    assert "--toleration spot=true:NoSchedule" in fault.hint
+    policy = {"security": {"refuseTolerations": ["cloud"]}}
+    barred = refused(wanted, policy, facts(Taint("spot", "true"), Taint("cloud")))
+    assert barred["spec.nodeSelector"].code == "NoSuchNode"
+
+
 def test_broken_nodes_count_for_what_a_cluster_can_hold() -> None:
     """The gang may fit once they are repaired, so it waits."""
     assert decided({"replicas": 5, "resources": {"gpu": 8, "gpuType": "h100"}}).request.gpus == 8
