@@ -121,14 +121,17 @@ class Cli:
         )
 
     def version_hint(self) -> str:
-        """Return what to do if the server that was asked has another version; empty if it has this one or is away."""
+        """Return what to do if the server that was asked has another version or is none of Kajitori; empty if it has
+        this one or is away."""
         if self.target is None:
             return ""
         try:
             with self.api() as api:
-                server = str(api.get("/v1/version", tries=1, timeout_seconds=_VERSION_SECONDS)["version"])
+                server = api.get("/v1/version", tries=1, timeout_seconds=_VERSION_SECONDS).get("version")
         except Exception:
             return ""
+        if server is None:
+            return f"{self.target.url} is no Kajitori server: check the address and the proxies before it"
         if server == __version__:
             return ""
         return f"kaji has version {__version__} and the server {server}: use kaji of the server's version"

@@ -22,7 +22,7 @@ def find_run(api: Api, text: str, namespace: str | None = None, *, or_removed: b
     where = where or namespace or ""
     if not name:
         raise InvalidInput.one("RUN", f"{text!r} is no run's name")
-    found = api.get("/v1/runs", {"name": name, "namespace": where or None, "limit": _SHOWN + 1})["items"]
+    found = api.page("/v1/runs", {"name": name, "namespace": where or None, "limit": _SHOWN + 1})["items"]
     items = [run for run in found if run["name"] == name] or [run for run in found if run["name"].startswith(name)]
     if not items and or_removed and (recorded := _removed_run(api, where, name)) is not None:
         return recorded

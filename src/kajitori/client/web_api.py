@@ -189,12 +189,19 @@ class Api:
         page, count = dict(params or {}), 0
         while True:
             page["limit"] = 500 if limit is None else min(500, limit - count)
-            answer = self.get(path, page)
+            answer = self.page(path, page)
             yield from answer["items"]
             count += len(answer["items"])
             page["continue"] = answer.get("continue")
             if not page["continue"] or (limit is not None and count >= limit):
                 return
+
+    def page(self, path: str, params: Params | None = None) -> dict[str, Any]:
+        """Return one page of a list. Raises Unavailable for an answer of another server, which has no `items`."""
+        answer: dict[str, Any] = self.get(path, params)
+        if not isinstance(answer.get("items"), list):
+            raise _other_server(urlsplit(self.target.url).hostname or "the server")
+        return answer
 
     def documents(
         self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None
@@ -347,10 +354,7 @@ class Api:
             if not isinstance(document, dict):
                 raise ValueError
         except ValueError as error:
-            raise Unavailable(
-                f"{_host(response)} answered, but not as a Kajitori server does",
-                hint="check the address of the server and the proxies before it",
-            ) from error
+            raise _other_server(_host(response)) from error
         return document
 
     def _error(self, response: Response) -> KajitoriError:
@@ -442,6 +446,11 @@ def error_of(response: Response) -> KajitoriError:
 def _parse_fault(each: Mapping[str, Any]) -> Fault:
     words = {key: str(each.get(key) or "") for key in ("field", "message", "value", "hint")}
     return Fault(**words, code=str(each.get("code") or "Invalid"))
+
+
+def _other_server(host: str) -> Unavailable:
+    hint = "check the address of the server and the proxies before it"
+    return Unavailable(f"{host} answered, but not as a Kajitori server does", hint=hint)
 
 
 def _host(response: Response) -> str:

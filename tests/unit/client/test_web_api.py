@@ -150,6 +150,15 @@ def test_an_answer_of_a_proxy_before_the_server_is_recognised(answer: Any) -> No
                 call()
 
 
+def test_a_server_of_another_kind_is_recognised(tmp_path: Path) -> None:
+    """Its answers are JSON, and have other fields: each command was a bug of kaji."""
+    other = FakeWebApi(answers={key: {"status": "ok"} for key in ("GET /v1/runs", "GET /v1/gpus", "GET /v1/version")})
+    for words in (("ps",), ("logs", "bert"), ("stop", "bert")):
+        told = invoke(other, *words)
+        assert (told.exit_code, "not as a Kajitori server" in told.stderr) == (125, True), told.stderr
+    assert "is no Kajitori server" in invoke(other, "gpus", state_dir=tmp_path).stderr
+
+
 def test_debug_prints_calls_without_secrets() -> None:
     """--debug, before or after the verb, shows requests and answers, but never the token."""
     for args in (["--debug", "version"], ["version", "--debug"]):
