@@ -174,10 +174,10 @@ async def test_output_and_exit_code(web: Web) -> None:
     async with web.exec("sh", "-c", "echo out; echo err >&2; exit 7") as program:
         assert await program.ended() == 7
         assert program.out == {Channel.STDOUT: b"out\n", Channel.STDERR: b"err\n"}
-    async with web.exec("sh", "-c", "echo $KAJI_RUN $KAJI_RANK; id -u") as program:
+    async with web.exec("sh", "-c", "echo $KAJI_RUN $KAJI_RANK ${#1}; id -u", "sh", "x" * 20_000) as program:
         assert await program.ended() == 0
         uid = SPEC.get("user", str(os.geteuid()))
-        assert program.out[Channel.STDOUT].decode().split() == ["sleeper", "0", uid]
+        assert program.out[Channel.STDOUT].decode().split() == ["sleeper", "0", "20000", uid]
     async with web.exec("no-such-program") as program:
         assert await program.ended() in (126, 127)  # 126 if a folder of $PATH is unreadable for this user
 

@@ -537,7 +537,7 @@ def _status(code: int, reason: str, message: str) -> web.Response:
 async def fake_kubernetes() -> AsyncIterator[FakeKubernetes]:
     """Run a FakeKubernetes."""
     fake = FakeKubernetes()
-    runner = web.AppRunner(fake.application(), shutdown_timeout=0.1, handler_cancellation=True)
+    runner = web.AppRunner(fake.application(), shutdown_timeout=0.1, handler_cancellation=True, max_line_size=1 << 20)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

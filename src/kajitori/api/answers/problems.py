@@ -84,6 +84,13 @@ def bug_response(error: BaseException) -> Response:
     return problem_response(_problem(500, "Internal", detail, "tell the people who run this server", []))
 
 
+def malformed_response(head_bytes: int) -> Response:
+    """Return the answer to bytes that are no request."""
+    detail = f"this is no request of HTTP/1.1, or its head has more than {head_bytes:,} bytes"
+    hint = "percent-encode the path, and send long texts in the body"
+    return problem_response(_problem(400, "BadRequest", detail, hint, []))
+
+
 def install(app: FastAPI, missing_page: Callable[[Request], Awaitable[Response]]) -> None:
     """Make the application answer every error with a problem.
 

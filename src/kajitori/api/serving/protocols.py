@@ -12,7 +12,9 @@ import h11
 from starlette.types import ASGIApp, Message
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets import http11
 
+from kajitori.api.answers.problems import malformed_response
 from kajitori.api.programs.connections import TUNNEL, Tunnel
 from kajitori.api.serving.listener import Connection
 from kajitori.kube.connection.joined import acknowledges
@@ -21,6 +23,9 @@ log = logging.getLogger(__name__)
 
 HEADER_BYTES = 32 << 10
 """Largest size of a request's header; a token alone may have 16 KiB."""
+
+# The words of an exec are in the first line. The library's own limit is 8 KiB, beyond which it answers nothing.
+http11.MAX_LINE_LENGTH = HEADER_BYTES
 
 LINGER_SECONDS = 10.0
 """Time for which the rest of a body is read and dropped after its answer. A caller whose connection is closed while it
@@ -99,6 +104,18 @@ class HttpProtocol(H11Protocol):
             tunnel.close()
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are no request, or whose head is too large, with a problem."""
+        response = malformed_response(HEADER_BYTES)
+        headers = [*response.raw_headers, (b"connection", b"close")]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=bytes(response.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         self.cycle.body = bytearray()

@@ -28,7 +28,7 @@ from kajitori.client.models import CommandOutput
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.client.web_api import error_of, run_path
-from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
+from kajitori.errors import InvalidInput, KajitoriError, Unauthenticated, Unavailable
 from kajitori.kube.connection.joined import PING_SECONDS
 from kajitori.kube.spdy.session import PassOn
 
@@ -39,6 +39,9 @@ TUNNEL_PROTOCOL = Subprotocol("v2.port-forward.kajitori.dev")
 SESSION_HEADER = "Kaji-Session"
 NOTHING_LISTENS = 1014
 """Close code of a connection if no program listens on the port."""
+MAX_HEAD_BYTES = 32 << 10
+"""Largest head of a request that servers take."""
+OTHER_HEADERS_BYTES = 1024
 _OPEN_SECONDS = 15.0
 SILENCE_SECONDS = 45.0
 """Silence after which the server is gone. It pings every PING_SECONDS, also while the program does not read."""
@@ -184,9 +187,14 @@ class PortConnection:
 def command_url(
     target: Target, run: View, command: Sequence[str], *, rank: int = 0, stdin: bool = False, tty: bool = False
 ) -> str:
-    """Return the URL of the WebSocket for a command in a member."""
+    """Return the URL of the WebSocket for a command in a member. Raises InvalidInput for a command that is too long."""
     flags = [("rank", str(rank))] + [("stdin", "true")] * stdin + [("tty", "true")] * tty
-    return _url(target, run_path(run, "/exec"), [*(("command", word) for word in command), *flags])
+    url = _url(target, run_path(run, "/exec"), [*(("command", word) for word in command), *flags])
+    size, room = len(url), MAX_HEAD_BYTES - OTHER_HEADERS_BYTES - len(target.token)
+    if size > room:
+        hint = "send a long script on standard input (kaji exec -i RUN sh < FILE), or copy it: kaji cp FILE RUN:PATH"
+        raise InvalidInput.one("COMMAND", f"takes {size:,} bytes of an address, and {room:,} fit", hint=hint)
+    return url
 
 
 def attach_url(

@@ -35,6 +35,8 @@ from kajitori.embedded.apiserver.writes.objects import Caller, Objects
 from kajitori.embedded.store import Event, Store
 
 BODY_LIMIT_BYTES = 3 << 20
+MAX_LINE_BYTES = 1 << 20
+"""Longest first line of a request, as with kube-apiserver and kubelets: the words of an exec are in it."""
 """The same limit as in kube-apiserver."""
 _GZIP_MIN_BYTES = 128 << 10
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
@@ -127,7 +129,9 @@ class ApiServer:
         await self._store.durable(self._store.revision)
         if self._controllers is not None:
             await self._controllers.start()
-        server = web.Server(self._handle_request, access_log=None, handler_cancellation=True)
+        server = web.Server(
+            self._handle_request, access_log=None, handler_cancellation=True, max_line_size=MAX_LINE_BYTES
+        )
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls_context(), backlog=4096)

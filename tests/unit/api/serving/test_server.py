@@ -96,6 +96,26 @@ async def test_the_end_of_an_answer_does_not_wait_for_the_reader(world: World) -
         await writer.wait_closed()
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /proxy/team/a/80/\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 40_000,
+        b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n",
+    ],
+)
+async def test_bytes_that_are_no_request_are_answered_with_a_problem(world: World, sent: bytes) -> None:
+    """The answer was plain text, which clients took for that of another server."""
+    async with ApiServer(world.app) as server:
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        writer.write(sent)
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+    assert (head.split(b"\r\n")[0], b"application/problem+json" in head) == (b"HTTP/1.1 400 Bad Request", True)
+    assert json.loads(body)["code"] == "BadRequest"
+
+
 async def test_an_address_in_use_is_reported(world: World) -> None:
     async with ApiServer(world.app) as first:
         with pytest.raises(Unavailable) as refused:

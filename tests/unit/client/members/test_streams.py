@@ -18,8 +18,14 @@ from kajitori.client.members import streams
 from kajitori.client.members.streams import COMMAND_PROTOCOL, command_url, running
 from kajitori.client.target import Target
 from kajitori.embedded.apiserver.certificates import ensure_certificates
-from kajitori.errors import Unavailable
+from kajitori.errors import InvalidInput, Unavailable
 from kajitori.kube.connection.joined import PING_SECONDS
+
+
+def test_a_command_that_does_not_fit_into_an_address_is_refused_with_the_way_out() -> None:
+    with pytest.raises(InvalidInput, match=r"and 31,\d+ fit") as refused:
+        command_url(Target("http://127.0.0.1:1", TOKEN), view("bert"), ["sh", "-c", "x" * 40_000])
+    assert "kaji exec -i RUN sh < FILE" in refused.value.faults[0].hint
 
 
 async def test_a_server_that_vanishes_silently_ends_a_command(monkeypatch: pytest.MonkeyPatch) -> None:

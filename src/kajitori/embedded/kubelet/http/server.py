@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 AUTHENTICATION, AUTHENTICATION_NAMESPACE = "extension-apiserver-authentication", "kube-system"
 """The ConfigMap in which an API server publishes the authority of its client certificates."""
 
+MAX_LINE_BYTES = 1 << 20
+"""Longest first line of a request, as with other kubelets: the words of an exec are in it."""
 HUNG_UP = 499
 """Status that web servers log if the client disconnected before the answer. It is not defined by HTTP."""
 
@@ -89,7 +91,7 @@ class KubeletServer:
                 app.router.add_route("GET", path, guarded)
                 app.router.add_route("POST", path, guarded)
         # Streams end when their containers do, not when the kubelet is asked to stop.
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, max_line_size=MAX_LINE_BYTES)
         await self._runner.setup()
         self._tls, self.fingerprint = server_context(settings.server, settings.root_dir, settings.node_name, address)
         site = web.TCPSite(

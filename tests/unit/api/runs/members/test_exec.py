@@ -64,6 +64,13 @@ async def test_all_channels_pass_through(world: World) -> None:
             assert socket.close_code == 1000
 
 
+async def test_a_command_may_have_as_many_words_as_fit_into_a_header(world: World) -> None:
+    """Beyond 8 KiB nothing was answered, and `kaji exec` said after 15 s that the server can't be reached."""
+    await put_member(world)
+    async with ApiServer(world.app) as server, dial(server, "command=echo&command=" + "x" * 30_000) as socket:
+        assert await socket.recv() == b"\x01echo " + b"x" * 30_000
+
+
 async def test_attach_uses_the_terminal_of_the_run(world: World) -> None:
     """The caller does not choose between a terminal and pipes: the program has one or the other."""
     await put_member(world, stdin=True, tty=True)
