@@ -38,7 +38,7 @@ class HasMeta(Protocol):
 _POD_CONDITIONS = frozenset({"PodScheduled", "Ready", "DisruptionTarget", names.CONDITION_MEMORY_PEAK})
 _WITH_TIMES = frozenset({names.CONDITION_MEMORY_PEAK})
 _WITH_TIMES_OF_CHECKED = _WITH_TIMES | {"Ready"}
-"""Conditions whose times are kept. The time of readiness matters if it is the result of checks."""
+"""Conditions whose times are kept. The time of readiness is that of health in members of runs with a health check."""
 _OURS = f"{names.GROUP}/"
 _EMPTY: dict[str, str] = {}
 _OWN_ATTRIBUTES = frozenset({"uuid", "parentUUID", "pciBusID", "pciAddr", "index", "minor", "cardIndex", "renderIndex"})
@@ -59,7 +59,8 @@ def shrink_pod(pod: Pod, old: Pod | None) -> None:
     force_setattr(status, "host_ip", intern(status.host_ip))
     if len(status.pod_ips) == 1:
         force_setattr(status, "pod_ips", ())  # the same as `pod_ip`
-    with_times = _WITH_TIMES_OF_CHECKED if pod.has_readiness_probe else _WITH_TIMES
+    is_checked = pod.has_readiness_probe and bool(pod.owner_run_uid)
+    with_times = _WITH_TIMES_OF_CHECKED if is_checked else _WITH_TIMES
     conditions = [
         c if c.type in with_times else _condition(c.type, c.status, c.reason, c.message)
         for c in status.conditions

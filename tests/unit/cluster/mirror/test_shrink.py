@@ -65,16 +65,19 @@ def test_pods_of_one_template_share_equal_parts() -> None:
     assert one.spec.node_name is two.spec.node_name
 
 
-def test_the_time_of_readiness_is_kept_if_it_is_a_result_of_checks() -> None:
+def test_the_time_of_readiness_is_kept_in_members_with_a_health_check() -> None:
     """Health is told by it. The times of all other Pods would be as many texts."""
     conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": "t1"}]
-    plain, checked = shrunk("x", conditions=conditions), pod("y", conditions=conditions)
-    document = msgspec.to_builtins(checked)
-    document["spec"]["containers"][0]["readinessProbe"] = {"exec": {"command": ["a"]}}
-    checked = msgspec.convert(document, Pod)
-    shrink_pod(checked, None)
-    assert checked.has_readiness_probe and checked.status.conditions[0].last_transition_time == "t1"
-    assert not plain.has_readiness_probe and plain.status.conditions[0].last_transition_time == ""
+    kept = []
+    for kind, probe in (("Run", {"exec": {"command": ["a"]}}), ("Run", None), ("ReplicaSet", {"tcpSocket": {}})):
+        document = msgspec.to_builtins(pod("web-1-0", conditions=conditions))
+        document["metadata"]["ownerReferences"][0]["kind"] = kind
+        document["spec"]["containers"][0]["readinessProbe"] = probe
+        made = msgspec.convert(document, Pod)
+        shrink_pod(made, None)
+        kept.append(made.status.conditions[0].last_transition_time)
+        assert made.has_readiness_probe == (probe is not None)
+    assert kept == ["t1", "", ""]
 
 
 def test_a_changed_pod_shares_its_unchanged_parts() -> None:
