@@ -165,14 +165,15 @@ class _Request:
     async def _hand_over(self) -> Response:
         """Send a browser that is signed in back to a program's origin, with a code for the session there."""
         query = parse_qs(self._query.decode("ascii", "replace"))
-        target = addresses.read_target(query.get("target", [""])[0])
-        state = query.get("state", [""])[0]
-        if target is None or not state or self._origins is None:
+        text, state = query.get("target", [""])[0], query.get("state", [""])[0]
+        named = addresses.read_target(text) or addresses.read_label(text)
+        if named is None or not state or self._origins is None:
             raise NotFound("this is no address of a program", hint="open the run's address again")
         if not await self._is_signed_in():
             return await self._sign_in()
         authorization = await self._page_session()
         async with self._entered(authorization) as user:
+            target = await self._resolved(user, named)
             await self._run(user, target)
         origin = self._origin_of(target)
         code = self._api.programs.visits.code(authorization, origin, state)
@@ -224,46 +225,56 @@ class _Request:
             to, page_host = own_path(query.get("to", ["/"])[0]), query.get("page", [""])[0]
         elif self._path.startswith(OWN):
             raise NotFound("this is no address of a program", hint="open the run's address again")
-        target, rest = self._target_at(origins, to.partition("?")[0])
+        named, rest = self._named_at(origins, to.partition("?")[0])
         authorization = self._api.programs.visits.authorization(self._connection, origin)
         if authorization is None:
             authorization = self._connection.headers.get("authorization")
         elif not self._is_own_request:
             raise Forbidden("a page of another site sent this request with your session")
         if authorization is None:
-            return self._begin(origin, target, to, page_host)
+            return self._begin(origin, named, to, page_host)
         if self._path == f"{OWN}begin":
             return self._redirect(to)
         try:
             async with self._entered(authorization) as user:
+                target = await self._resolved(user, named)
                 await self._pass(user, target, rest, is_own_origin=origins.is_own)
         except Unauthenticated:
             if not self._for_person:
                 raise
-            return self._begin(origin, target, to, page_host)
+            return self._begin(origin, named, to, page_host)
         return None
 
-    def _target_at(self, origins: ProgramOrigins, path: str) -> tuple[Target, str]:
-        """Return the target of a path at an origin, and the path that its program gets if it has its own origin."""
+    def _named_at(self, origins: ProgramOrigins, path: str) -> tuple[Target | HashedRun, str]:
+        """Return what a path at an origin names, and the path that its program gets if it has its own origin."""
         if not origins.is_own:
             target_and_path = addresses.read_path(path)
             if target_and_path is None or not target_and_path[1]:
                 raise NotFound("this is no address of a program", hint="write /proxy/NAMESPACE/RUN/PORT/")
             return target_and_path
         named = addresses.read_label(self._label or "")
-        if isinstance(named, HashedRun):
-            named = addresses.find_hashed(named, self._api.mirror.runs)
         if named is None:
-            raise NotFound("this is no address of a program", hint="open the run's address again: kaji open RUN PORT")
+            raise _no_program()
         return named, path
 
-    def _begin(self, origin: str, target: Target, to: str, page_host: str) -> Response:
+    async def _resolved(self, user: User, named: Target | HashedRun) -> Target:
+        """Return the target. Raises NotFound for the hash of a run that does not exist or that the user may not see:
+        hashes can be made of guessed names."""
+        if isinstance(named, Target):
+            return named
+        target = addresses.find_hashed(named, self._api.mirror.runs)
+        if target is None or not await user.may("get", target.namespace, target.run):
+            raise _no_program()
+        return target
+
+    def _begin(self, origin: str, named: Target | HashedRun, to: str, page_host: str) -> Response:
         """Send a browser without a session to the server's page, to fetch a code."""
         if not self._for_person:
             message = "your session at this origin has ended"
             raise Unauthenticated(message, hint="load the page again")
         state, cookie = self._api.programs.visits.begin(origin, to)
-        query = urlencode({"target": target.path.removeprefix(addresses.PREFIX), "state": state})
+        text = named.path.removeprefix(addresses.PREFIX) if isinstance(named, Target) else self._label or ""
+        query = urlencode({"target": text, "state": state})
         return self._redirect(f"{self._page_url(page_host)}{VISIT}?{query}", [cookie])
 
     def _page_url(self, named: str) -> str:
@@ -411,6 +422,10 @@ class _Request:
         for cookie in cookies:
             response.raw_headers.append((b"set-cookie", cookie.encode("latin-1")))
         return response
+
+
+def _no_program() -> NotFound:
+    return NotFound("this is no address of a program", hint="open the run's address again: kaji open RUN PORT")
 
 
 def _has_whole_path(run: RunObject) -> bool:

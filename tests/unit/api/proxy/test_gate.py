@@ -29,7 +29,7 @@ from kajitori.api.app import openapi_document
 from kajitori.api.proxy import websockets
 from kajitori.api.serving.server import ApiServer
 from kajitori.core.pods.tickets import Ticket, derive
-from kajitori.core.proxy.addresses import parse_origins
+from kajitori.core.proxy.addresses import Target, host_label, parse_origins
 from kajitori.errors import NotFound, Unavailable
 from kajitori.history.audit import AuditFilter
 from kajitori.kube.client import KubeClient
@@ -405,6 +405,33 @@ async def test_the_proxy_adds_a_notebooks_token(scene: Scene) -> None:
         f"{scene.server.url}/v1/runs/team/lab/notebook", headers={"Authorization": "Bearer eve"}
     )
     assert refused.status_code == 403
+
+
+async def test_the_hash_of_a_run_tells_only_its_readers_that_it_exists(scene: Scene) -> None:
+    """Visitors without a session were sent to sign in for a run that exists, with its names in the address, and got
+    404 for any other."""
+    named = "a-run-with-a-name-that-does-not-fit-into-a-host-name-at-all"
+    made = scene.world.kubernetes.put("runs", run(named) | {"status": attempts(1, phase="Running")})
+    scene.world.kubernetes.put("pods", pod(made))
+    await scene.world.caught_up()
+    label = host_label(Target("team", named, 8888, 0))
+    other = host_label(Target("team", f"{named}-2", 8888, 0))
+    for wanted in (label, other):
+        answer = await scene.browser().go(f"http://{wanted}.localhost:{scene.server.port}/")
+        assert (answer.status_code, named in answer.headers["location"]) == (303, False)
+    scene.world.kubernetes.denied.add(("eve", "get", "runs", "*"))
+    for user, statuses in (("ada", (200, 404)), ("eve", (404, 404))):
+        asked = [
+            await scene.http.get(
+                f"{scene.server.url}/x",
+                headers={"Authorization": f"Bearer {user}", "host": f"{wanted}.localhost:{scene.server.port}"},
+            )
+            for wanted in (label, other)
+        ]
+        assert tuple(answer.status_code for answer in asked) == statuses, user
+    browser = scene.browser()
+    await browser.sign_in(scene.world, "ada")
+    assert (await browser.follow(f"http://{label}.localhost:{scene.server.port}/x")).text.startswith("/x")
 
 
 async def test_strange_answers_of_programs_are_no_bugs(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
