@@ -142,7 +142,7 @@ KINDS = {
 
 KEPT: Mapping[str, Collection[str]] = {
     "empty": EMPTY,
-    "usual": PAGES,
+    "usual": PAGES.keys() - {"run/processes", "mine/policy"},  # these show paths of the machine
     "phone": (
         *("runs/list", "runs/start", "run/log", "run/members-many", "run/figures", "cluster/map", "cluster/board"),
         *("queue/timeline", "queue/run", "networks/use", "sweeps/one", "usage/usage", "usage/history", "mine/mine"),

@@ -38,13 +38,13 @@ def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) 
         page.get_by_role("heading", level=1).wait_for()
         assert_accessible(page, "main")
         assert_reflows(page)
-    for address in ("/policy", "/events"):
+    for address in ("/events", "/policy"):
         visit(page, urljoin(page.url, address))
         page.locator("main li").first.wait_for()
         assert_accessible(page, "main")
         assert_reflows(page)
     page.get_by_role("link", name="Runs", exact=True).click()
-    page.get_by_role("link", name="axe").click()
+    page.get_by_role("link", name="axe", exact=True).click()
     page.get_by_role("tab").first.wait_for()
     for tab in page.get_by_role("tab").all():
         tab.click()

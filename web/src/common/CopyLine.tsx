@@ -2,6 +2,7 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import { useRef, useState } from "react";
 import { MONOSPACE } from "../app/theme";
+import { Wrapped } from "./Wrapped";
 
 interface Properties {
   text: string;
@@ -56,18 +57,5 @@ export function CopyLine({ text, wraps, tall }: Properties) {
         {told}
       </Button>
     </Box>
-  );
-}
-
-/** A text whose options, such as --code, are not broken at their dashes. */
-function Wrapped({ text }: { text: string }) {
-  return text.split(/((?<=\s)--?[a-z-]{1,24}(?=\s))/).map((part, index) =>
-    index % 2 ? (
-      <Box key={index} component="span" sx={{ whiteSpace: "nowrap" }}>
-        {part}
-      </Box>
-    ) : (
-      part
-    ),
   );
 }

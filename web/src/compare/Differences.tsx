@@ -9,6 +9,7 @@ import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
 import Typography from "@mui/material/Typography";
 import { saveFile } from "../common/saveFile";
+import { Wrapped } from "../common/Wrapped";
 import { rowsCsv } from "./lines";
 import type { Comparison, CompareView } from "./view";
 
@@ -42,7 +43,7 @@ export function Differences({ comparison: { runs, rows }, names, all, change }: 
         <FormControlLabel
           control={<Switch size="small" checked={!all} onChange={(_, checked) => change({ all: !checked })} />}
           label={`Differences only${same ? ` (${same} values are the same)` : ""}`}
-          sx={{ mr: 0 }}
+          sx={{ mx: 0 }}
         />
         <Button size="small" onClick={() => saveFile("compared.csv", rowsCsv(runs, shown))}>
           Save table as CSV
@@ -90,7 +91,7 @@ function Part({ title, rows, columns, marks }: { title: string; rows: Comparison
             {marks && differs && <Box component="span" sx={{ color: "text.secondary" }}> differs</Box>}
           </TableCell>
           {values.map((value, index) => (
-            <TableCell key={index}>{value ? <bdi title={value}>{shortened(value)}</bdi> : <Box component="span" sx={{ color: "text.secondary" }}>–</Box>}</TableCell>
+            <TableCell key={index}>{value ? <bdi title={value}><Wrapped text={shortened(value)} /></bdi> : <Box component="span" sx={{ color: "text.secondary" }}>–</Box>}</TableCell>
           ))}
         </TableRow>
       ))}

@@ -21,7 +21,8 @@ export function EventItems({ events, about }: { events: readonly Event[]; about?
           <Box sx={{ overflowWrap: "anywhere", color: event.type === "Warning" ? "warning.main" : "text.primary" }}>
             {about?.(event)}
             {event.type === "Warning" && "Warning: "}
-            {event.reason} {!about && event.object && `(${event.object})`}: {event.message}
+            {event.reason}
+            {!about && event.object && ` (${event.object})`}: {event.message}
             {event.count > 1 && ` (${event.count} times)`}
           </Box>
         </Box>

@@ -35,7 +35,7 @@ export function FilesPanel({ run, path, open, inside, enter }: PanelProperties) 
   return (
     <>
       {hasCheckpoint && !run.isRemoved && (
-        <ToggleButtonGroup exclusive size="small" value={isInside ? "member" : "checkpoint"} onChange={(_, next: string | null) => next && enter(next === "member" ? 0 : null)} aria-label="Files of" sx={{ mb: 3 }}>
+        <ToggleButtonGroup exclusive size="small" value={isInside ? "member" : "checkpoint"} onChange={(_, next: string | null) => next && enter(next === "member" ? 0 : null)} aria-label="Files of" sx={{ mb: 3, mr: 3 }}>
           <ToggleButton value="checkpoint">Checkpoint</ToggleButton>
           <ToggleButton value="member">A running member</ToggleButton>
         </ToggleButtonGroup>

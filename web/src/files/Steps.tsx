@@ -15,7 +15,7 @@ export function Steps({ steps, open }: { steps: readonly Step[]; open: (path: st
               {name}
             </Link>
           )}
-          {!isLast && " / "}
+          {!isLast && (name === "/" ? " " : " / ")}
         </span>
       ))}
     </Box>

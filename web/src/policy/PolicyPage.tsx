@@ -15,6 +15,7 @@ import { RuleGroups } from "./RuleGroups";
 import { yamlOf } from "./yaml";
 
 const REFRESH_MS = 60_000;
+const WORDS = "words";
 const FILE = "file";
 
 /** The operators' policy in force, to read: in words, and as its file. */
@@ -48,9 +49,9 @@ export function PolicyPage() {
           {sentence(finding)}
         </Alert>
       ))}
-      <Tabs value={isFile} onChange={(_, next: boolean) => changeAddress((newest) => withValues(newest, { as: next ? FILE : "" }))} aria-label="The policy" sx={{ mb: 3 }}>
-        <Tab value={false} label="In words" />
-        <Tab value={true} label="As its file" />
+      <Tabs value={isFile ? FILE : WORDS} onChange={(_, next: string) => changeAddress((newest) => withValues(newest, { as: next === FILE ? FILE : "" }))} aria-label="The policy" sx={{ mb: 3 }}>
+        <Tab value={WORDS} label="In words" />
+        <Tab value={FILE} label="As its file" />
       </Tabs>
       {isFile ? (
         <Box component="pre" tabIndex={0} aria-label="The policy in force" role="region" sx={{ fontFamily: MONOSPACE, fontSize: 12.5, whiteSpace: "pre-wrap", overflowWrap: "anywhere", border: 1, borderColor: "divider", borderRadius: 1, p: 3, my: 3 }}>

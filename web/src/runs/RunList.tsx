@@ -60,7 +60,7 @@ export function RunList({ opened }: { opened: Item | null }) {
 
   return (
     <Beside panel={panel} {...WHOLE_ITEM}>
-      <RunListHead title="Runs" list={list} search={search} placeholder="Filter by name, owner, label, note …" isNarrow={opened !== null}>
+      <RunListHead title="Runs" list={list} search={search} placeholder="Filter by name, label, note …" isNarrow={opened !== null}>
         {!opened && (
           <>
             <ViewMenu table="runs" parameters={parametersOf(filter)} />
