@@ -139,13 +139,13 @@ class RelayPods:
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
-            before = self._lines
+            before, url = self._lines, random.choice(self._relays.urls)
             try:
-                self._follow(random.choice(self._relays.urls))
+                self._follow(url)
             except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: an invalid line
                 if not self._stop.is_set():
                     level = logging.WARNING if failures else logging.INFO
-                    log.log(level, "relay: %s; the known Pods of node %s are kept", error, self._node)
+                    log.log(level, "relay %s: %s; the known Pods of node %s are kept", url, error, self._node)
             failures = 0 if self._lines != before else failures + 1
             longest = backoff_seconds(failures + 1, PAUSE_SECONDS, MAX_PAUSE_SECONDS)
             self._stop.wait(self._chance() * longest)

@@ -12,9 +12,11 @@ from typing import Any, cast
 import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
+from tests.helpers.network.networks import in_a_network_of_its_own, ip, needs_networks, socket_in, wait_for_carrier
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
+from kajitori.api.serving import server as serving
 from kajitori.api.serving.protocols import TunnelProtocol
 from kajitori.api.serving.server import ApiServer
 from kajitori.errors import Unavailable
@@ -168,3 +170,27 @@ async def test_a_caller_that_hung_up_before_its_handshake_was_answered_is_no_bug
 
     await TunnelProtocol(cast(Any, None), Gone(), set()).serve(refuse, {}, b"")
     assert not caplog.records
+
+
+@pytest.mark.root
+@needs_networks
+@in_a_network_of_its_own
+def test_the_address_of_a_bridge_is_served_on_that_bridge_alone() -> None:
+    """Linux answers at each address of a machine on each of its interfaces, so another machine with a route would reach
+    what is meant for the Pods behind the bridge."""
+    ip("link add bridge type bridge", "addr add 10.99.0.1/24 dev bridge", "link set bridge up", "link set lo up")
+    for network, address, to_bridge in (("pod", "10.99.0.2", "master bridge"), ("other", "192.0.2.2", "")):
+        ip(f"netns add {network}", f"link add to-{network} type veth peer name eth0 netns {network}")
+        ip(f"link set to-{network} {to_bridge} up")
+        ip(f"addr add {address}/24 dev eth0", "link set eth0 up", network=network)
+        wait_for_carrier(f"to-{network}")
+    ip("addr add 192.0.2.1/24 dev to-other")
+    ip("route add 10.99.0.0/24 via 192.0.2.1", network="other")
+    with serving._bind("10.99.0.1", 0, "bridge") as listening, serving._bind("10.99.0.1", 0) as everywhere:
+        for network, listener, is_reached in (
+            ("pod", listening, True),
+            ("other", everywhere, True),
+            ("other", listening, False),
+        ):
+            with socket_in(network, socket.AF_INET, socket.SOCK_STREAM) as caller:
+                assert (caller.connect_ex(listener.getsockname()) == 0) is is_reached, network
