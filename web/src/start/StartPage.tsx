@@ -122,7 +122,7 @@ export function StartPage() {
               change={change}
             />
           )}
-          {team && <Quotas namespaces={[team]} />}
+          {teams.includes(team) && <Quotas namespaces={[team]} />}
           <Box>
             {mayStart ? (
               <Button type="submit" variant="contained" disabled={missing !== "" || start.isPending}>
