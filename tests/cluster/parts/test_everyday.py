@@ -61,7 +61,7 @@ def assert_streams_are_refused(installed: Installation) -> None:
     ):
         refused = installed.kaji(*command, user="grace")
         assert refused.returncode in (2, 255), refused
-        assert f"may not get {right} " in refused.stderr and "for a role" in refused.stderr, refused
+        assert f"may not get {right} " in refused.stderr and "a role there" in refused.stderr, refused
         assert not refused.stdout, refused
 
 
