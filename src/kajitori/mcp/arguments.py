@@ -271,8 +271,8 @@ class Ask(Arguments):
     checkpoint: Words | None = None
     """The folder in which the program saves checkpoints, for example /ckpt. Its files are kept across restarts."""
     health_cmd: Words | None = None
-    """What a shell runs in each member, again and again, to tell by exit code 0 that it is healthy, for example
-    `curl -fs localhost:8080`. It restarts nothing."""
+    """The command that checks whether a member is healthy, for example `curl -fs localhost:8080`. A shell runs it in
+    each member at regular times; exit code 0 means healthy. A failed check restarts nothing."""
     restarts: Annotated[int, Field(ge=0)] | None = None
     """How many times the run is restarted after its program failed."""
     time_limit: Words | None = None

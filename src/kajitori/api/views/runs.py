@@ -195,7 +195,7 @@ class MemberView(View):
     """Exit code with which its program ended last, also if it was started again since."""
     terminating: bool
     health: Literal["", "starting", "healthy", "unhealthy"]
-    """What the run's health check says of it; empty without one, and while its program does not run."""
+    """Its health by the run's health check; empty without a check, and while its program does not run."""
 
 
 class MemberList(View, omit_defaults=True):

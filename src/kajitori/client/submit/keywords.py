@@ -65,7 +65,7 @@ class RunOptions(TypedDict, total=False):
     tensorboard: str
     restarts: int
     health_cmd: str
-    """`"pg_isready"`: what a shell runs in each member, again and again, to tell whether it is healthy."""
+    """`"pg_isready"`: the command that checks whether a member is healthy. A shell runs it there at regular times."""
     health_interval: str
     health_timeout: str
     health_retries: int

@@ -9,7 +9,7 @@ OUTPUT_LENGTH = 500
 
 
 class RunHealth(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """What the run's health check says of the members that run."""
+    """Health of the running members, by the run's health check."""
 
     status: str
     """unhealthy if any member is; healthy if all members run and are healthy; else starting."""
@@ -22,7 +22,7 @@ class RunHealth(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     ranks: str = ""
     """Unhealthy ranks as ranges, at most the first 64."""
     output: str = ""
-    """What the last failed check of the first of them printed, or why it failed."""
+    """Output of the last failed check of the first unhealthy member, or why the check failed."""
 
     def describe(self, members: int) -> str:
         """Return it in a sentence; `members` is the number of the run's members."""

@@ -188,9 +188,8 @@ class RunNetwork(Document):
     """Names that lead to the run in this network, in addition to the run's own name. Several runs may have the same
     one. They lead to rank 0 of a gang, and to all members of a service."""
     internal: bool = False
-    """Whether the network leads nowhere else (Docker's `--internal`). A run whose networks are all internal connects to
-    Pods of its namespace only, and only these connect to it, unless its own `network` says otherwise. One other network
-    lifts that."""
+    """Whether the network has no way out (Docker's `--internal`). If all networks of a run are internal, the run can
+    connect only to Pods of its namespace, and only these can connect to it, unless its own `network` says otherwise."""
 
 
 class FilesUse(Document):

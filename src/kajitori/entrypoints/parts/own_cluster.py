@@ -82,7 +82,7 @@ class OwnNode:
         return http_url(address, web.port, tls=False)
 
     async def wait(self, seconds: float = NODE_PATIENCE_SECONDS) -> None:
-        """Wait until the node is ready, at most for so many seconds.
+        """Wait until the node is ready, for at most this time.
 
         Otherwise users who start runs as soon as `kaji up` reports success would have to wait for this machine.
         """
