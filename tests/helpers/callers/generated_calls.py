@@ -41,6 +41,10 @@ _TO_NOBODY = (401, 404, 405)
 names may be that of no operation."""
 
 
+_OF_MEMBERS = ("/member-files", "/processes", "/signal")
+"""Ends of the paths that need a program in a member. Members on simulated nodes have none: the answer is 501."""
+
+
 @dataclass
 class GeneratedCalls:
     """A running Web API, callers, and names of existing objects by parameter."""
@@ -150,7 +154,8 @@ class _Checks:
     def fault(self, answer: requests.Response, *, knows: bool) -> str:
         """Return the fault of an answer; empty if it has none. `knows`: the caller showed credentials."""
         status = answer.status_code
-        if status >= 500 and not (status == 503 and self.path == "/readyz"):
+        is_expected = (status == 503 and self.path == "/readyz") or (status == 501 and self.path.endswith(_OF_MEMBERS))
+        if status >= 500 and not is_expected:
             return f"{status}: {answer.text}"
         if not knows and not self._is_open and status not in _TO_NOBODY:
             return f"{status} for a caller without credentials: {answer.text:.300}"

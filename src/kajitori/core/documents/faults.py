@@ -71,6 +71,8 @@ _STAND_IN = "stand-in"
 
 
 _NO_MODEL = ("model_type", "model_attributes_type")
+_MAPPINGS = ("dict_type", *_NO_MODEL)
+"""Errors of fields that must be mappings. Messages do not repeat the text that is there instead: it may be secret."""
 
 
 def faults_of(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[Fault]:
@@ -139,7 +141,8 @@ def _describe_builtin_error(kind: str, context: dict[str, Any], message: str, va
             hint = f'write it in quotes: "{value}"'
         elif kind in ("list_type", "tuple_type") and isinstance(value, str):
             hint = f"write a list: [{', '.join(map(_list_item, show(value).split()))}]"
-        given = f"the text {show(value)!r}" if isinstance(value, str) else _kind_of(value)
+        is_shown = isinstance(value, str) and kind not in _MAPPINGS
+        given = f"the text {show(value)!r}" if is_shown else _kind_of(value)
         return f"{wanted}, not {given}", hint
     if kind == "literal_error":
         expected = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")

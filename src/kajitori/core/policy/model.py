@@ -184,9 +184,9 @@ class Policy(Document):
     stuck: StuckRuns = StuckRuns()
     notifications: Notifications = Notifications()
     operators: Annotated[str, Field(max_length=200)] = "the operators of the cluster"
-    """The people whom messages name if only the operators can help, for example: the platform team (#gpu-help). If it is
-    empty, the users operate the cluster themselves, and messages name the policy instead. It is empty on the cluster of
-    `kaji up`, unless its policy file sets this field."""
+    """The people whom messages name if only the operators can help, for example: the platform team (#gpu-help). If it
+    is empty, the users operate the cluster themselves, and messages name the policy instead. It is empty on the cluster
+    of `kaji up`, unless its policy file sets this field."""
     nodes_on_demand: bool = False
     """Set this if the cluster grows automatically. A run that is larger than the current cluster is then queued instead
     of refused."""
