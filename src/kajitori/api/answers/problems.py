@@ -85,7 +85,7 @@ def bug_response(error: BaseException) -> Response:
 
 
 def malformed_response(head_bytes: int) -> Response:
-    """Return the answer to bytes that are no request."""
+    """Return the answer to bytes that are not a request."""
     detail = f"this is no request of HTTP/1.1, or its head has more than {head_bytes:,} bytes"
     hint = "percent-encode the path, and send long texts in the body"
     return problem_response(_problem(400, "BadRequest", detail, hint, []))

@@ -17,7 +17,7 @@ from kajitori.kube.decoding import decode
 MAX_SEARCHED = 2_000
 """Number of runs through which one request looks: their documents are compressed, and no index has their words."""
 BATCH = 500
-"""Number of runs whose documents are read at once."""
+"""Number of runs for which documents are read in one query."""
 
 Place = tuple[int, str]
 """Time of creation and UID."""

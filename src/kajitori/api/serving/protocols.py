@@ -106,7 +106,7 @@ class HttpProtocol(H11Protocol):
         self.tasks.add(task)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no request, or whose head is too large, with a problem."""
+        """Answer with a problem if the bytes are not a request, or if the head of the request is too large."""
         response = malformed_response(HEADER_BYTES)
         headers = [*response.raw_headers, (b"connection", b"close")]
         for event in (

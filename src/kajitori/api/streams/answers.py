@@ -169,7 +169,7 @@ class _Interruption:
 
     @property
     def is_requested(self) -> bool:
-        """Whether the task was cancelled here, not by somebody else."""
+        """Whether this object cancelled the task, and not another part of the server."""
         return self._has_hung_up or self.revoked_by is not None
 
     async def wait_for_hang_up(self, receive: Receive) -> None:

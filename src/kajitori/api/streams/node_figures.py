@@ -34,7 +34,7 @@ class NodeWriter:
             self._waiting.append(NodeRow(node, minute.minute, pack(figures_of(minute, holders))))
 
     def forget(self, before: int) -> None:
-        """Forget nodes whose newest minute is older than this one."""
+        """Forget the nodes that have reported nothing since this minute."""
         self._newest = {node: minute for node, minute in self._newest.items() if minute >= before}
 
     async def write(self, history: History | None) -> None:

@@ -34,7 +34,7 @@ class PolicyView(View):
     version: int
     policy: dict[str, Any]
     rules: list[RuleGroupView]
-    """What the policy says to users, in sentences. Some fields for operators are in `policy` alone."""
+    """The rules of the policy for users, in sentences. Some fields for operators are in `policy` alone."""
     faults: list[Fault]
     findings: list[str]
     """Possible mistakes, such as guarantees that exceed what the cluster has now."""

@@ -34,7 +34,7 @@ class Container:
 
 @dataclass(slots=True)
 class Output:
-    """What a command printed and how it ended."""
+    """The output of a command, and its exit code."""
 
     text: bytes
     complaints: str
