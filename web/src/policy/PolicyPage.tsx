@@ -32,7 +32,7 @@ export function PolicyPage() {
         Policy
       </Typography>
       <Typography sx={{ mb: 3, overflowWrap: "anywhere" }}>
-        {path ? `What the operators allow and fill in, from ${path}.` : "There is no policy file; this is in force without one."} What your runs may ask for, the form <i>Start</i> says beside each field.
+        {path ? `What the operators allow and fill in, from ${path}.` : "There is no policy file; this is in force without one."} The form <i>Start</i> says beside each field what your runs may ask for.
       </Typography>
       {faults.length > 0 && (
         <Alert severity="error" variant="outlined" sx={{ mb: 3 }}>

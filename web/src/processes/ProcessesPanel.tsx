@@ -70,7 +70,7 @@ function Processes({ run, rank }: Omit<Properties, "chooseRank">) {
         </Alert>
       )}
       <Box tabIndex={0} role="region" aria-label="Processes" sx={{ overflowX: "auto" }}>
-        <Table size="small" aria-label={`Processes of rank ${rank}`} sx={{ minWidth: 640 }}>
+        <Table size="small" aria-label={`Processes of rank ${rank}`} sx={{ minWidth: 640, "& .MuiTableCell-alignRight": { whiteSpace: "nowrap" } }}>
           <TableHead>
             <TableRow>
               <TableCell align="right">PID</TableCell>
