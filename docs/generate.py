@@ -28,6 +28,7 @@ from kajitori.client.submit.borrowed_options import DOCKER, SLURM
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.documents.reference import reference_page
+from kajitori.core.naming.names import API_VERSION, KIND
 from kajitori.core.network.registry.model import Networks
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.definition import custom_resource_definition
@@ -43,7 +44,6 @@ from kajitori.core.spec.reasons import (
 )
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words.names import API_VERSION, KIND
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.install import kustomize
 from kajitori.install.helm import chart

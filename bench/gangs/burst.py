@@ -39,10 +39,10 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.naming import names
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.policy.file import Policy, parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words import names
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.scheduler.binder import Binder
 from kajitori.kube.client import KubeClient

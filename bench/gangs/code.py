@@ -44,7 +44,7 @@ from kajitori.cluster.platform.install import install
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
 from kajitori.configuration.options.shared import LEASE_NAMESPACE
-from kajitori.core.words import first_step
+from kajitori.core.naming import first_step
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

@@ -40,11 +40,11 @@ from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.naming import first_step, names
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words import first_step, names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, PODS, Resource

@@ -19,8 +19,8 @@ from bench.parts.options import option_parser
 from bench.parts.processes import in_words, processor_seconds, since
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, PODS

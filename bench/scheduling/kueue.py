@@ -49,9 +49,9 @@ from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.naming import names
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.entrypoints.garbage import reduce_garbage_collection
 from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.kube.client import KubeClient

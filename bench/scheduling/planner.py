@@ -18,6 +18,7 @@ import numpy as np
 from bench.parts.common import Limit, print_limits, print_table
 from bench.parts.options import option_parser
 from bench.parts.svg import Axis, lines
+from kajitori.core.kubernetes.taints import Taint, Toleration
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
@@ -26,7 +27,6 @@ from kajitori.core.queue.backfill import Schedule, schedule
 from kajitori.core.queue.ordering import DecayedUsage, rank
 from kajitori.core.queue.victims import RunningGang, choose_victims
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words.nodes.taints import Taint, Toleration
 
 NODES, QUEUED = 7_500, 10_000
 GANGS, VICTIM_OF = 2_000, 1_000

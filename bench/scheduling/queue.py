@@ -22,10 +22,10 @@ from kajitori.cli import ALLOCATIONS_BETWEEN_COLLECTIONS
 from kajitori.cluster.objects import Node
 from kajitori.cluster.queue.outlook import Outlook, PendingRun
 from kajitori.controllers.queue.queue import Cycle, Queue
+from kajitori.core.formats.node_lists import compress
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import compress
 
 FINISHED, USERS, PROGRAMS = 10_000, 99, 8
 

@@ -46,7 +46,7 @@ from bench.parts.options import option_parser
 from bench.parts.processes import say
 from bench.telemetry.fake_agents import COMING_SECONDS, GPUS, Agent, LoopLag, Told, token_of
 from kajitori.cluster.platform import agents as agent_tokens
-from kajitori.core.words.names import AGENT_ACCOUNT
+from kajitori.core.naming.names import AGENT_ACCOUNT
 
 LONG_COLLECTION_SECONDS = 0.1
 PARTS = 3

@@ -20,9 +20,9 @@ from tests.harness.web_api import LeaderHere
 from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, fake_kubernetes, node, pod, run
 
 from kajitori.api.queue import state
+from kajitori.core.formats.times import format_time
 from kajitori.core.spec.status import template_text
 from kajitori.core.usage.records import AuditEntry, RunRecord, RunState, SegmentRecord
-from kajitori.core.words.times import format_time
 from kajitori.history.store import History
 
 TEAMS = ("vision", "speech", "language", "proteins")

@@ -21,9 +21,9 @@ from kajitori.api.queue import state
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.formats.times import format_time
 from kajitori.core.leadership import LeaderState
 from kajitori.core.spec.status import template_text
-from kajitori.core.words.times import format_time
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import Credentials, KubeConfig

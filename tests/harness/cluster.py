@@ -37,11 +37,11 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.admission.owner_policy import POLICY_NAME
+from kajitori.core.formats.node_lists import expand
+from kajitori.core.naming import names
 from kajitori.core.policy.file import own_machine_policy, parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import expand
 from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings

@@ -22,8 +22,8 @@ from tests.harness.platform.parts import GPUS
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RUNS, RunObject
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, KajitoriError
 from kajitori.kube.resources import NODES, PODS, Resource
 

@@ -17,9 +17,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kajitori.agent.servers import Servers
+from kajitori.core.backoff import backoff_seconds
 from kajitori.core.traffic.node_feed import MAX_SILENCE_SECONDS, PATH, SINCE, Line, decode_line
 from kajitori.core.traffic.totals import Pod
-from kajitori.core.words.backoff import backoff_seconds
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from kajitori.api.requests.middleware import note_caller
 from kajitori.api.rights import Question, Rights, User, review_of
 from kajitori.cluster.platform.gateway import Admission
 from kajitori.configuration.web_limits import WebLimits
+from kajitori.core.naming import names
 from kajitori.core.protection.connections import network_of
-from kajitori.core.words import names
 from kajitori.errors import KajitoriError, Unauthenticated
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SELF_REVIEWS

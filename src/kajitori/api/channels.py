@@ -28,11 +28,11 @@ from kajitori.api.views.people import ChannelList, ChannelTest, ChannelView, Mad
 from kajitori.cluster.platform.message_secrets import channel_secret, channels_in, encoded, outbox_in, tests_in
 from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.fields import DnsLabel
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.messages.channels import Channel, Recipient, person, team
 from kajitori.core.messages.outbox import Outbox
+from kajitori.core.naming import names
 from kajitori.core.spec.notify import KINDS, KindWord
-from kajitori.core.words import names
-from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import AlreadyExists, Conflict, Fault, FieldError, InvalidInput, NotFound, Unavailable
 from kajitori.kube.resources import ROLE_BINDINGS, SECRETS
 from kajitori.messages.webhook import new_key

@@ -25,11 +25,11 @@ from kajitori.api.nodes.health import running_tests, test_of
 from kajitori.api.rendering.runs import phase_of
 from kajitori.api.views.nodes import GuaranteeView
 from kajitori.api.views.server import ControllerView, Health, HistoryView, Version, controller_view
+from kajitori.core.formats.times import parse_time
+from kajitori.core.naming import names
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.telemetry.stuck import Verdict
-from kajitori.core.words import names
-from kajitori.core.words.times import parse_time
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.monitoring import metrics
 

@@ -10,8 +10,8 @@ from kajitori.api.rights import User
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.documents.faults import show
 from kajitori.core.spec.run import name_fault
+from kajitori.core.suggestions import first_few
 from kajitori.core.usage.records import RunRecord
-from kajitori.core.words.suggestions import first_few
 from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound, Unsupported
 from kajitori.history.store import History
 from kajitori.kube.decoding import decode

@@ -27,9 +27,9 @@ from kajitori.api.views.storage import SecretList, SecretView
 from kajitori.cluster.runs.stored_runs import secret_names
 from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.fields import DnsLabel, ObjectName
-from kajitori.core.words import names
-from kajitori.core.words.suggestions import first_few
-from kajitori.core.words.texts import dns_subdomain
+from kajitori.core.kubernetes.texts import dns_subdomain
+from kajitori.core.naming import names
+from kajitori.core.suggestions import first_few
 from kajitori.errors import AlreadyExists, Fault, FieldError, Forbidden, InvalidInput, NotFound, WrongState
 from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.resources import SECRETS

@@ -20,9 +20,9 @@ from kajitori.cluster.objects import Claim
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import show
 from kajitori.core.documents.fields import DnsLabel
+from kajitori.core.formats.quantities import QuantityError, format_memory, parse_memory_bytes
+from kajitori.core.naming import names
 from kajitori.core.policy.runs.mounts import EmptyFolder, Volume
-from kajitori.core.words import names
-from kajitori.core.words.quantities import QuantityError, format_memory, parse_memory_bytes
 from kajitori.errors import Forbidden, NotFound, WrongState
 from kajitori.kube.resources import CLAIMS
 

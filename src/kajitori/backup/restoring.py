@@ -33,12 +33,12 @@ from kajitori.blobs import logs, results
 from kajitori.blobs.stores.blobs import Blobs
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.recording import closed_now, state_of
+from kajitori.core.formats.times import parse_time
 from kajitori.core.gang.restoring import restored
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus, to_document
 from kajitori.core.usage.records import AuditEntry
-from kajitori.core.words import names
-from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, NotFound
 from kajitori.history.dump import TABLES, Record, Table, complete, load, prepare, rename, renamed_runs, unknown_expired
 from kajitori.history.store import History

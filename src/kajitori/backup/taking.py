@@ -17,8 +17,8 @@ from kajitori.backup.archive import About, BackupWriter, writing
 from kajitori.blobs import code, history_outbox, logs, results
 from kajitori.blobs.stores.blobs import Blobs
 from kajitori.cluster.run_object import RUNS
-from kajitori.core.words import names
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
+from kajitori.core.naming import names
 from kajitori.errors import NotFound
 from kajitori.history.dump import TABLES, facts_of_dump, rows_of
 from kajitori.history.store import History

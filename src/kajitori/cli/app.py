@@ -17,7 +17,7 @@ from kajitori.cli.help.other_words import answer
 from kajitori.cli.options import server_options
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
 from kajitori.cli.terminal import echo
-from kajitori.core.words.suggestions import similar
+from kajitori.core.suggestions import similar
 from kajitori.errors import KajitoriError, Unsupported
 
 if TYPE_CHECKING:

@@ -122,7 +122,7 @@ def line_count(text: str) -> int | None:
 
 def seconds_of(text: str, option: str) -> int:
     """Return the seconds of an option's value such as 90 or 1h30m. Raises InvalidInput."""
-    from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
+    from kajitori.core.formats.quantities import QuantityError, parse_duration_seconds
     from kajitori.errors import InvalidInput
 
     try:

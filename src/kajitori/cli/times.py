@@ -14,8 +14,8 @@ def moment_option(option: str, text: str | None, now: datetime) -> str | None:
 
     Raises InvalidInput for any other text.
     """
-    from kajitori.core.words.quantities import parse_duration_seconds
-    from kajitori.core.words.times import format_time, parse_time
+    from kajitori.core.formats.quantities import parse_duration_seconds
+    from kajitori.core.formats.times import format_time, parse_time
 
     if not text:
         return None
@@ -45,8 +45,8 @@ def later_option(option: str, text: str, now: datetime) -> str:
     """
     from datetime import time
 
-    from kajitori.core.words.quantities import parse_duration_seconds
-    from kajitori.core.words.times import format_time, parse_time
+    from kajitori.core.formats.quantities import parse_duration_seconds
+    from kajitori.core.formats.times import format_time, parse_time
 
     here = now.astimezone()
     if len(text) == len("18:00"):  # 18:00 is a time of the day here; as a duration it would be 18 minutes

@@ -29,7 +29,7 @@ from kajitori.client.streams import LogReader, Outage, Patience, events, watch
 from kajitori.client.submit.keywords import RunOptions
 from kajitori.client.target import Target, target_of
 from kajitori.client.web_api import Api, Params, run_path
-from kajitori.core.words.backoff import Backoff
+from kajitori.core.backoff import Backoff
 from kajitori.errors import InvalidInput, NotFound, WrongState
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from kajitori.client.views import View, is_final
 from kajitori.client.web_api import Api, Broken, run_path, split_lines
-from kajitori.core.words.backoff import backoff_seconds
+from kajitori.core.backoff import backoff_seconds
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 FIRST_PAUSE_SECONDS = 0.5

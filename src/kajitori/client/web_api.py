@@ -23,7 +23,7 @@ from kajitori.client.connection import (
     with_query,
 )
 from kajitori.client.target import Target
-from kajitori.core.words.backoff import backoff_seconds
+from kajitori.core.backoff import backoff_seconds
 from kajitori.errors import (
     AlreadyExists,
     Busy,

@@ -9,8 +9,8 @@ from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.core.gpus.devices import DeviceClass, DeviceId
 from kajitori.core.gpus.offers import GpuOffer, NodeGpus, gpus_of_node
+from kajitori.core.naming import names
 from kajitori.core.policy.file import Policy
-from kajitori.core.words import names
 from kajitori.kube.device_objects import DeviceClaim, ResourceSlice
 from kajitori.kube.devices import default_shares, device_class, devices_of, node_devices, taken_by
 from kajitori.kube.resources import DEVICE_CLAIMS, DEVICE_KINDS, PODS, RESOURCE_SLICES, Resource

@@ -11,14 +11,14 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Node
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import parse_time
+from kajitori.core.naming import names
 from kajitori.core.nodes.evidence import failures_of, proven_at, slow_on, unstarted_on, without_outages
 from kajitori.core.nodes.health import BUSY_RECHECK, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
 from kajitori.core.nodes.trail import Entry, read_trail
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words import names
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import parse_time
 
 _SHOWN_HOLDERS = 5
 _LAST_LINES = 5

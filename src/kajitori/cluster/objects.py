@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.kube.metadata import ObjectMeta, Wire
 
 Quantities = dict[str, str]

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from kajitori.core.naming import names
 from kajitori.core.spec.reading.status_check import damage, damaged
 from kajitori.core.spec.status import RunStatus, template_text, to_document
-from kajitori.core.words import names
 from kajitori.kube.metadata import ObjectMeta, Wire
 from kajitori.kube.resources import Resource
 

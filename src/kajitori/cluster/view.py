@@ -22,6 +22,7 @@ from kajitori.core import gang
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
 from kajitori.core.admission.resolve import promised_restarts
 from kajitori.core.gang.memory import EarlierRun
+from kajitori.core.naming import names
 from kajitori.core.nodes.preflight import policy_for_tests
 from kajitori.core.nodes.provisioning import Pool
 from kajitori.core.placement.choosing import Rows
@@ -34,7 +35,6 @@ from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reading.draft import Draft, read_draft
 from kajitori.core.spec.run import RunSpec, name_fault
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 
 REMEMBERED_DECISIONS = 1024

@@ -7,8 +7,9 @@ from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from kajitori.core.words import names, texts
-from kajitori.core.words.texts import is_loopback
+from kajitori.core.kubernetes import texts
+from kajitori.core.kubernetes.texts import is_loopback
+from kajitori.core.naming import names
 from kajitori.errors import Fault, InvalidInput
 
 MAX_SIMULATED_NODES = 65_000
@@ -167,7 +168,7 @@ def mask_faults(cluster_prefix: int, node_prefix: int) -> list[Fault]:
 
 
 def quantity_faults(cpus: str | None, memory: str | None) -> list[Fault]:
-    from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_spec_memory_bytes
+    from kajitori.core.formats.quantities import QuantityError, parse_cpu_millis, parse_spec_memory_bytes
 
     faults = []
     for option, text, parse in (("--cpus", cpus, parse_cpu_millis), ("--memory", memory, parse_spec_memory_bytes)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from kajitori.configuration.option_faults import raise_all
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault
 
 

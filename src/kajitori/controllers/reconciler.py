@@ -39,11 +39,11 @@ from kajitori.core.gang.status.progress import earliest
 from kajitori.core.logs.kept import without
 from kajitori.core.messages.idle_question import due_at
 from kajitori.core.messages.notices import warning_at, with_notices
+from kajitori.core.naming import names
 from kajitori.core.pods.budgets import budget_spec
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput
 
 log = logging.getLogger(__name__)

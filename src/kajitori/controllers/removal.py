@@ -13,9 +13,9 @@ from kajitori.controllers.records.history import ASK_AGAIN
 from kajitori.controllers.runs.checkpoints import delete_checkpoint
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL
 from kajitori.controllers.workqueue import Key, WorkQueue
+from kajitori.core.formats.times import parse_time
+from kajitori.core.naming import names
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names
-from kajitori.core.words.times import parse_time
 from kajitori.errors import Forbidden
 
 log = logging.getLogger(__name__)

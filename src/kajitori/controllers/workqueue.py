@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from kajitori.core.words.backoff import backoff_seconds
+from kajitori.core.backoff import backoff_seconds
 from kajitori.errors import Conflict, KajitoriError, NotFound
 
 log = logging.getLogger(__name__)

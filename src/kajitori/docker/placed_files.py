@@ -17,8 +17,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from kajitori.codepack.packing import shown_size
+from kajitori.core.naming.first_step import file_name
 from kajitori.core.spec.parts import MAX_FILES
-from kajitori.core.words.first_step import file_name
 from kajitori.errors import Fault, InvalidInput, TooLarge
 
 SYSTEM_FOLDERS = frozenset(

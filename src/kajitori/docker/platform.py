@@ -19,7 +19,7 @@ from kajitori.client.target import Target
 from kajitori.client.web_api import error_of
 from kajitori.codepack.packing import Pack
 from kajitori.codepack.uploading import Ask, Reply, upload
-from kajitori.core.words.backoff import Backoff
+from kajitori.core.backoff import Backoff
 from kajitori.docker.translation.container import Container, container_id, split_rank
 from kajitori.errors import Busy, Conflict, Forbidden, InvalidInput, NotFound, Unavailable, WrongState
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core.words.selectors import holds
+from kajitori.core.kubernetes.selectors import holds
 from kajitori.kube.device_objects import DeviceClaim
 from kajitori.kube.metadata import ObjectMeta, Wire
 

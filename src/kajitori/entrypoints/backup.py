@@ -19,7 +19,7 @@ from kajitori.blobs.stores.blobs import Blobs
 from kajitori.blobs.stores.opening import open_blobs
 from kajitori.configuration.cluster_file import CLUSTER_FILE
 from kajitori.configuration.options.operators import BackupOptions
-from kajitori.core.words.times import parse_time
+from kajitori.core.formats.times import parse_time
 from kajitori.entrypoints.parts.stores import blobs_of, history_of
 from kajitori.entrypoints.process import existing
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable

@@ -9,7 +9,7 @@ from pathlib import Path
 from kajitori.agent.servers import Servers
 from kajitori.configuration.options.nodes import NodeOptions
 from kajitori.configuration.tls_files import TrustedAuthorities
-from kajitori.core.words.quantities import parse_cpu_millis, parse_spec_memory_bytes
+from kajitori.core.formats.quantities import parse_cpu_millis, parse_spec_memory_bytes
 from kajitori.embedded.kubelet.engine import detection as engines
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings

@@ -14,7 +14,7 @@ from typing import Any
 
 import uvloop
 
-from kajitori.core.words.backoff import Backoff
+from kajitori.core.backoff import Backoff
 from kajitori.entrypoints.garbage import reduce_garbage_collection
 from kajitori.entrypoints.logs import LogOptions, begin_logging, is_json, log_end
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError

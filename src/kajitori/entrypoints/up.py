@@ -37,11 +37,11 @@ from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.controllers.run_controller import RunController
+from kajitori.core.formats.node_lists import brief, compress
+from kajitori.core.kubernetes.texts import is_loopback
+from kajitori.core.naming import names
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.core.proxy.addresses import parse_origins
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import brief, compress
-from kajitori.core.words.texts import is_loopback
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
 from kajitori.embedded.kubelet.engine import detection as engines

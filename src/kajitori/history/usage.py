@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kajitori.core.formats.node_lists import expand
 from kajitori.core.usage.daily import DAY, MIB_SHIFT, Level, Stretch, parts_of
 from kajitori.core.usage.sums import By, MemberTime, Prices, ResourceTime, UsageSum, add_up, add_whole
-from kajitori.core.words.nodes.node_lists import expand
 from kajitori.history.databases.database import Database, Parameters, Reader, Row
 from kajitori.history.sums import fact
 

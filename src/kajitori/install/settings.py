@@ -15,7 +15,8 @@ from kajitori.configuration.sign_in import SCOPES, program_faults
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Digest, DnsLabel, LabelKey, LabelValue, ObjectName, ServerUrl
 from kajitori.core.documents.files import parse_document
-from kajitori.core.words import names, texts
+from kajitori.core.kubernetes import texts
+from kajitori.core.naming import names
 from kajitori.errors import Fault, FieldError
 
 TLS_SECRET = "kajitori-tls"

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from kajitori.core.formats.times import parse_time
 from kajitori.core.protection.api_clients import KUBELETS, Ask, Client, Request, Scope
-from kajitori.core.words.times import parse_time
 
 POD_KEYS = ("authentication.kubernetes.io/node-name", "authentication.kubernetes.io/pod-name")
 """Keys of the user's extra fields that name the Pod of a token; the first exists since Kubernetes 1.30."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from kajitori.core.formats.quantities import QuantityError, parse_memory_bytes
 from kajitori.core.gpus.devices import (
     CounterId,
     Device,
@@ -16,7 +17,6 @@ from kajitori.core.gpus.devices import (
     shares_of,
     shares_taken,
 )
-from kajitori.core.words.quantities import QuantityError, parse_memory_bytes
 from kajitori.kube.device_objects import (
     Attribute,
     Capacity,

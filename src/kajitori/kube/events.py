@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from kajitori import errors
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import EVENTS, Resource
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from kajitori import __version__
 from kajitori.client.views import FINAL
 from kajitori.client.web_api import run_path
-from kajitori.core.words.nodes.node_lists import compress_ranks
+from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.mcp import answers, arguments
 from kajitori.mcp.bounds import LOG_LINE_TEXT, MOST_CHARACTERS, shown, without_secret_values
 from kajitori.mcp.session import Session, View

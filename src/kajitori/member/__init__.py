@@ -2,5 +2,5 @@
 Begin with `__main__.main`.
 
 It must start fast and in every image, so it imports only a small part of the standard library and, of this package,
-`core.words.first_step`.
+`core.naming.first_step`.
 """

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from kajitori.core.words import first_step
+from kajitori.core.naming import first_step
 from kajitori.member import hosts
 from kajitori.member.server import Failure, Server
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kajitori.codepack.parts import ARCHIVE_BYTES, decompressed
 from kajitori.codepack.unpacking import unpack
-from kajitori.core.words import first_step
+from kajitori.core.naming import first_step
 from kajitori.errors import KajitoriError
 from kajitori.member.server import ANSWER_SECONDS, Failure, Server, problem_text, retry_after
 

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from kajitori.core.words import first_step
+from kajitori.core.naming import first_step
 from kajitori.member.hosts import write
 from kajitori.member.server import Server
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from kajitori.core.words import first_step
+from kajitori.core.naming import first_step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from kajitori.core.words.texts import http_url
+from kajitori.core.kubernetes.texts import http_url
 from kajitori.errors import Unavailable
 
 _STOP_SECONDS = 1.0

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.files import parse_document
-from kajitori.core.words.texts import are_certificates
+from kajitori.core.kubernetes.texts import are_certificates
 from kajitori.errors import Fault
 
 _MAX_ISSUERS = 64

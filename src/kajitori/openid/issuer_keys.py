@@ -15,7 +15,7 @@ import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from kajitori.core.words.backoff import Backoff
+from kajitori.core.backoff import Backoff
 from kajitori.openid.answers import AnswerTooLong, read_whole
 from kajitori.openid.authentication_config import Issuer
 

@@ -18,8 +18,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.agents import AgentTokens
+from kajitori.core.kubernetes.texts import http_url
 from kajitori.core.traffic.node_feed import ALIVE_SECONDS, PATH, SINCE, encode_line
-from kajitori.core.words.texts import http_url
 from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
 from kajitori.relay.feed import Follower, NodeFeed
 

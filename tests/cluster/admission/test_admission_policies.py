@@ -17,7 +17,7 @@ from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.admission.member_policy import MEMBER_POLICY_NAME
 from kajitori.core.admission.owner_policy import POLICY_NAME
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind

@@ -12,9 +12,9 @@ from tests.harness.web_api import web_api
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.pods import manifests
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, PODS

@@ -18,8 +18,8 @@ from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.core.admission.member_policy import IS_CONTROLLER
 from kajitori.core.admission.plain_pods.policies import CRON_JOBS, DEFAULTS, TEMPLATES
 from kajitori.core.admission.plain_pods.policies import PODS as PODS_POLICY
+from kajitori.core.naming import names
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import (

@@ -19,10 +19,10 @@ from kajitori.blobs.stores.cloud import PIECE_BYTES
 from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.options.operators import BackupOptions
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.usage.records import AuditEntry
 from kajitori.core.usage.sums import By, Prices
-from kajitori.core.words import names
 from kajitori.entrypoints.backup import back_up, bring_back, check, listed
 from kajitori.errors import NotFound, Unavailable
 from kajitori.history.runs import RunFilter

@@ -12,8 +12,8 @@ from tests.harness.cluster import Cluster
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.controllers.nodes.silent_nodes import NODE_PATIENCE
+from kajitori.core.formats.times import parse_time
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words.times import parse_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.transport import Environment
 from kajitori.kube.resources import RESOURCE_QUOTAS

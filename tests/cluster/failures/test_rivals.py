@@ -14,9 +14,9 @@ from tests.harness.platform.part_processes import ControllerPart, PartProcesses
 from tests.helpers.chaos import Chaos, InvariantChecker
 
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.formats.times import parse_time
 from kajitori.core.leadership import LEASE_NAME, LeaseTimings
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words.times import parse_time
 from kajitori.kube.resources import LEASES, PODS, Resource
 
 TERMS = LeaseTimings(lease_seconds=4.0, lead_seconds=3.0, interval_seconds=0.1, look_seconds=0.1)

@@ -10,9 +10,9 @@ from tests.harness.cluster import NODES_COUNT, SIM, Cluster
 from tests.harness.platform.parts import GPUS
 from tests.helpers.meddling_client import MeddlingClient
 
+from kajitori.core.formats.times import format_time
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words import names
-from kajitori.core.words.times import format_time
 from kajitori.kube.resources import CLAIMS, EVENTS, PERSISTENT_VOLUMES, PODS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}

@@ -14,9 +14,9 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.options.shared import LEASE_NAMESPACE
+from kajitori.core.naming import names
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource
 

@@ -11,8 +11,8 @@ from tests.harness.platform.parts import GPUS
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words import names
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}

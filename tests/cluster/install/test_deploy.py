@@ -13,7 +13,7 @@ import pytest
 from tests.harness.platform.deployed import DEPLOY, manifest
 from tests.harness.servers.real_server import RealServer
 
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import AlreadyExists, Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, PODS, Resource

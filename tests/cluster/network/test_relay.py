@@ -18,7 +18,7 @@ from kajitori.agent.servers import Servers
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import PODS
 from kajitori.relay.server import RelayServer

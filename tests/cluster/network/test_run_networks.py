@@ -13,10 +13,10 @@ from tests.harness.waiting import until
 
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.runs.networks import NetworkKeeper
+from kajitori.core.naming import names
 from kajitori.core.pods.reach import Reach, network_rules
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta

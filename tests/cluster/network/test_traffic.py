@@ -30,9 +30,9 @@ from kajitori.cluster.platform.agents import AUDIENCE, AgentTokens
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.naming import names
 from kajitori.core.traffic.cluster_traffic import Subject
 from kajitori.core.traffic.totals import Pod
-from kajitori.core.words import names
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import KubeClient

@@ -19,9 +19,9 @@ from tests.helpers.meddling_client import MeddlingClient
 
 from kajitori.cluster.run_object import RUNS
 from kajitori.cluster.view import ClusterView
+from kajitori.core.naming import names
 from kajitori.core.placement.snapshot import GPU
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.resources import CLAIM_TEMPLATES, DEVICE_CLAIMS, DEVICE_CLASSES, PODS, RESOURCE_SLICES
 

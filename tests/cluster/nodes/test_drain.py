@@ -12,9 +12,9 @@ from tests.harness.waiting import until
 
 from kajitori.api.rendering.runs import nodes_of
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.formats.node_lists import expand
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import expand
 from kajitori.errors import NotFound
 from kajitori.kube.errors import TooManyRequestsError
 from kajitori.kube.resources import BUDGETS, NODES, PODS

@@ -19,6 +19,7 @@ from tests.helpers.callers.rights import SUBMIT, until_allowed
 from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.run_object import RUNS
 from kajitori.controllers.watching import feed
+from kajitori.core.naming import names
 from kajitori.core.nodes import health
 from kajitori.core.nodes.health import (
     BY_HAND,
@@ -32,7 +33,6 @@ from kajitori.core.nodes.trail import Entry, TrailEvent, read_trail
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.words import names
 from kajitori.history.store import History
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import EVENTS, NODES

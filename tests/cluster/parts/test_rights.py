@@ -13,9 +13,9 @@ from tests.harness.platform.installation import CONTROLLERS, POLICY, RELAY, RUNS
 from tests.helpers.gpus import nvidia_slices as nvidia
 from tests.helpers.objects.autoscaler import POOL, definition
 
+from kajitori.core.formats.times import format_time
+from kajitori.core.naming import names
 from kajitori.core.pods.tickets import Ticket, sign
-from kajitori.core.words import names
-from kajitori.core.words.times import format_time
 
 INSTALLING = ("scheduling.k8s.io", "priorityclasses", "patch", "")
 """Each part first tries to install the priority class. Only `kajitori-installer` has the right."""

@@ -23,7 +23,7 @@ from kajitori.api.app import openapi_document, operations
 from kajitori.cluster.platform.applying import apply, remove
 from kajitori.cluster.platform.gateway import Gateway
 from kajitori.cluster.run_object import RUNS
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import Forbidden
 from kajitori.install.parts.gateway import ACCOUNT, authentication, gateway
 from kajitori.install.parts.objects import identity

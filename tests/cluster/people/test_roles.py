@@ -21,8 +21,8 @@ from tests.helpers.callers.rights import SUBMIT, Right, until_allowed
 
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, NODES, PODS, PRIORITY_CLASSES, SECRETS

@@ -17,8 +17,8 @@ from tests.harness.servers.kube_server import USERS, KubeServer
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.words import names
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import Resource

@@ -8,7 +8,7 @@ from tests.harness.servers.kube_server import KubeServer
 
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.budgets import BudgetKeeper
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta

@@ -17,13 +17,13 @@ from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.statuses import write_status
 from kajitori.core import gang
+from kajitori.core.formats.node_lists import expand_ranks
+from kajitori.core.formats.times import format_time, parse_time
+from kajitori.core.naming import names
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.queue.preemption import Preemption
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Preempted, RunStatus
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import expand_ranks
-from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import NotFound
 from kajitori.kube.resources import EVENTS, NAMESPACES
 

@@ -15,10 +15,10 @@ from tests.unit.kube.fake_api import serving
 
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.configuration.options.shared import LEASE_NAMESPACE
+from kajitori.core.naming import first_step
 from kajitori.core.pods.tickets import Ticket, verify
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words import first_step
 from kajitori.embedded.kubelet.machine.detection import try_mounts
 from kajitori.errors import AlreadyExists
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS

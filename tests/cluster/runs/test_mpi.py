@@ -19,8 +19,8 @@ from tests.helpers.folders import texts_below
 from tests.helpers.members import kill_member
 
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.kube.resources import PODS
 
 NEEDED = ("sshd", "ssh-keyscan", "ip")

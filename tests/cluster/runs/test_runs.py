@@ -13,9 +13,9 @@ from tests.harness.cluster import NODES_COUNT, Cluster, this_machine
 from tests.harness.platform.parts import GPUS
 
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import to_document
-from kajitori.core.words import names
 from kajitori.kube.resources import EVENTS, PODS, RESOURCE_QUOTAS, SERVICES
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}

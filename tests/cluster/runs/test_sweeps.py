@@ -12,8 +12,8 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.gang.sweeps.results import MemberResult
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words import names
 from kajitori.embedded.simulator.behaviour import PREFIX
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS, RESOURCE_QUOTAS, SERVICES, Resource

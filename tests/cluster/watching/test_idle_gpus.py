@@ -9,12 +9,12 @@ import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.platform.receiver import RECEIVED, Receiver, add_channel, receiving
 
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.messages.channels import team
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import IdleState
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.words.times import format_time, parse_time
 from kajitori.history.store import History
 
 GPUS = {"cpu": 1, "memory": "1Gi", "gpu": 8}

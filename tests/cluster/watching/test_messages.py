@@ -16,9 +16,9 @@ from tests.harness.platform.receiver import RECEIVED, add_channel, receiving
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.messages import notices, outbox
 from kajitori.core.messages.channels import team
+from kajitori.core.naming import names
 from kajitori.core.spec.notify import KINDS
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.kube.resources import NODES
 
 SEED = int(os.environ.get("KAJI_TEST_MESSAGES_SEED", "0")) or random.randrange(1, 1_000_000)

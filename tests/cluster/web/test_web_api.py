@@ -16,9 +16,9 @@ from tests.harness.web_api import web_api
 
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, Resource
 

@@ -10,8 +10,8 @@ from tests.harness.cluster import Cluster, this_machine
 from tests.harness.web_api import web_api
 
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 
 WRITES = """
 cd "$KAJI_CHECKPOINT_DIR" && mkdir step-100 && printf 0123456789 > step-100/model.pt

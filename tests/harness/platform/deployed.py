@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, Resource

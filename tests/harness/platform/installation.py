@@ -24,7 +24,7 @@ from tests.harness.platform.deployed import Right, bindings
 from tests.harness.servers.real_server import RealServer, free_port, running_real_server
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.install.parts.pods import POLICY_FOLDER, TLS_FOLDER
 from kajitori.install.parts.workloads import SIGN_IN_FOLDER
 from kajitori.install.settings import SIGN_IN_SECRET, TLS_SECRET

@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.harness.cluster import Cluster
 
 from kajitori.core.messages.channels import Channel, Recipient
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import AlreadyExists
 from kajitori.kube.resources import NAMESPACES, SECRETS
 from kajitori.messages.webhook import new_key

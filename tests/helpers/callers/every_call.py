@@ -26,8 +26,8 @@ from kajitori.api.app import openapi_document, operations
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.formats.times import format_time
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words.times import format_time
 from kajitori.entrypoints.parts.stores import history_of
 from kajitori.kube.streams import EXEC_PROTOCOL
 

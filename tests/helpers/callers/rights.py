@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.harness.waiting import until
 
-from kajitori.core.words.names import GROUP, PLURAL
+from kajitori.core.naming.names import GROUP, PLURAL
 from kajitori.kube.client import KubeClient
 
 Right = tuple[str, str, str]

@@ -12,8 +12,8 @@ from tests.harness.servers.identity_provider import PREFIX
 from tests.helpers.callers.rights import SUBMIT, until_allowed
 
 from kajitori.cluster.platform.applying import apply
+from kajitori.core.naming.names import GROUP, PLURAL
 from kajitori.core.policy.teams import Team
-from kajitori.core.words.names import GROUP, PLURAL
 from kajitori.install.parts.roles import people, teams
 from kajitori.install.parts.teams import team_objects
 from kajitori.kube.client import KubeClient

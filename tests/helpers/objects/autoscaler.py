@@ -20,7 +20,7 @@ from tests.harness.platform.parts import simulated_nodes
 from tests.harness.waiting import until
 
 from kajitori.cluster.objects import ProvisioningRequest
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.errors import AlreadyExists, KajitoriError, NotFound
 from kajitori.kube.resources import CUSTOM_RESOURCES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
 from kajitori.kube.watch import Added, Deleted, watch

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide
+from kajitori.core.kubernetes.taints import Taint
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.policy.file import Policy, default_policy, own_machine_policy, parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words.nodes.taints import Taint
 from kajitori.errors import Fault, Refused
 
 GI = 2**30

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from kajitori.core.formats.times import format_time
 from kajitori.core.nodes.provisioning import Answer, Demand, Pool, UnplacedRun, reserved_nodes
 from kajitori.core.nodes.provisioning import demand as demand_of
 from kajitori.core.placement.choosing import Rows
@@ -18,7 +19,6 @@ from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.nodes.pools import NodePool
 from kajitori.core.spec.node_request import NodeRequest, RequestState
-from kajitori.core.words.times import format_time
 
 NOW = datetime(2026, 11, 22, 4, 0, tzinfo=UTC)
 LONG_AGO = format_time(NOW - timedelta(days=1))

@@ -14,13 +14,13 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.queue import Cycle, Queue, QueueEntry
+from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.times import format_time
+from kajitori.core.naming import names
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, SweepState, template_text
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import compress
-from kajitori.core.words.times import format_time
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import PODS
 from kajitori.kube.watch import Added, Deleted

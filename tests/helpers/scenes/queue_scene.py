@@ -15,13 +15,13 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.queue import Admitted, Cycle, QueueEntry
 from kajitori.core import gang
+from kajitori.core.formats.node_lists import compress, expand
+from kajitori.core.formats.times import format_time
+from kajitori.core.naming import names
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, Ran, RunStatus, template_text
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import compress, expand
-from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta

@@ -13,8 +13,8 @@ from tests.unit.api.conftest import World
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.messages.channels import Channel, person, team
 from kajitori.core.messages.outbox import ChannelState, Message, Outbox, Request
+from kajitori.core.naming import names
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.words import names
 
 URL = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
 TOKEN = "TIiajkdnlazkcOXrIdevi7FQ"

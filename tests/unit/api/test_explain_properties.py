@@ -25,13 +25,13 @@ from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.queue import Cycle, Queue
+from kajitori.core.formats.node_lists import compress
+from kajitori.core.naming import names
 from kajitori.core.placement.planner import occupy_rows, room_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, SweepState, template_text
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import compress
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_api
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

@@ -27,13 +27,13 @@ from kajitori.cluster.objects import (
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.formats.times import format_time
+from kajitori.core.naming import names
 from kajitori.core.nodes.health import MEMBERS_FAIL, MEMBERS_SLOW, TrialState
 from kajitori.core.nodes.trail import TrailEvent, new_entry, write_trail
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Notable, RunStatus, SlowPlace
-from kajitori.core.words import names
-from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta, OwnerReference

@@ -15,10 +15,10 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.admission.resolve import promised_restarts
+from kajitori.core.naming import names
 from kajitori.core.policy.file import default_policy, parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, Finding, RunStatus
-from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

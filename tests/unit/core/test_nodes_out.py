@@ -7,12 +7,12 @@ import numpy as np
 from kajitori.cluster.nodes.node_facts import node_facts
 from kajitori.cluster.objects import Node, NodeSpec
 from kajitori.cluster.objects import Taint as WireTaint
+from kajitori.core.kubernetes.taints import Taint, Toleration
+from kajitori.core.naming.names import TAINT_PREFLIGHT, TAINT_UNHEALTHY
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, Shortage, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import default_policy
 from kajitori.core.queue.explain import explain
-from kajitori.core.words.names import TAINT_PREFLIGHT, TAINT_UNHEALTHY
-from kajitori.core.words.nodes.taints import Taint, Toleration
 from kajitori.kube.metadata import ObjectMeta
 
 SICK = Taint(TAINT_UNHEALTHY, "KernelDeadlock")

@@ -11,7 +11,7 @@ import yaml
 from kajitori.agent.policy import TrafficSection
 from kajitori.cli.verbs.platform.agent import command
 from kajitori.cluster.platform.agents import AUDIENCE
-from kajitori.core.words.names import AGENT_ACCOUNT
+from kajitori.core.naming.names import AGENT_ACCOUNT
 
 MANIFEST = Path(__file__).parents[3] / "deploy" / "agent.yaml"
 

@@ -26,9 +26,9 @@ from tests.unit.kube.fake_api import serving
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import ARCHIVE_BYTES, compress
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.naming import first_step
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words import first_step
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = ROOT / "deploy" / "image" / "Dockerfile"

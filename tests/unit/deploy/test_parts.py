@@ -17,9 +17,9 @@ from kajitori.cli.verbs.platform.controller import command as controller
 from kajitori.cli.verbs.platform.server import command as server
 from kajitori.configuration.options.parts import ControllerOptions, ServerOptions
 from kajitori.configuration.options.shared import LEASE_NAMESPACE
+from kajitori.core.naming.names import AGENT_ACCOUNT
 from kajitori.core.network.registry.parsing import parse_networks
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.words.names import AGENT_ACCOUNT
 from kajitori.install.parts.pods import TLS_FOLDER
 from kajitori.monitoring.probes import ProbeServer
 

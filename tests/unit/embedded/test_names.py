@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.core.words import names as platform_names
+from kajitori.core.naming import names as platform_names
 from kajitori.embedded import names
 
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from kajitori import __version__
+from kajitori.core.naming.names import VERSION
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words.names import VERSION
 from kajitori.install.versions import breaks, step_fault
 
 FOLDER = Path(__file__).parent / "released"

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from kajitori.core.words import first_step
+from kajitori.core.naming import first_step
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
 from kajitori.member import hosts
 from kajitori.member.__main__ import main
@@ -280,8 +280,8 @@ def test_the_first_step_imports_few_modules() -> None:
     ours = {name for name in loaded if name.startswith("kajitori.")}
     assert ours == {
         "kajitori.core",
-        "kajitori.core.words",
-        "kajitori.core.words.first_step",
+        "kajitori.core.naming",
+        "kajitori.core.naming.first_step",
         *(f"kajitori.member{name}" for name in ("", ".__main__", ".hosts", ".server")),
     }
     heavy: set[Any] = {"asyncio", "dataclasses", "logging", "msgspec", "numpy", "pydantic", "subprocess", "typing"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.api.start.ssh_keys import attempt_keys
-from kajitori.core.words import first_step
+from kajitori.core.naming import first_step
 from kajitori.member import mpi_files
 from kajitori.member.server import Server
 

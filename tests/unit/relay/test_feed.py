@@ -13,8 +13,8 @@ from tests.unit.kube.fake_api import FakeApi, client_of, eventually, fake_api
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.naming import names
 from kajitori.core.traffic.node_feed import Line
-from kajitori.core.words import names
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import PODS
 from kajitori.relay.feed import Follower, NodeFeed

@@ -18,9 +18,9 @@ from kajitori.agent.telemetry.gpus.readings import GpuSource
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.process_files import variable
 from kajitori.agent.telemetry.processes import pids_below
+from kajitori.core.naming import names
 from kajitori.core.telemetry.training import METRICS_ENV
 from kajitori.core.traffic.totals import Pod
-from kajitori.core.words import names
 
 GPU_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Variables in which device plugins and runtimes give a container its GPUs."""

@@ -20,6 +20,7 @@ import msgspec
 
 from kajitori.agent.servers import Servers
 from kajitori.agent.telemetry.samples import MemberSamples
+from kajitori.core.backoff import backoff_seconds
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.core.telemetry.report import (
     ANSWER_PATH,
@@ -34,7 +35,6 @@ from kajitori.core.telemetry.report import (
     encode,
     hold_seconds,
 )
-from kajitori.core.words.backoff import backoff_seconds
 
 log = logging.getLogger(__name__)
 

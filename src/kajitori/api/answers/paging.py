@@ -15,8 +15,8 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from kajitori.core.words.selectors import LabelSelector, SelectorError, parse_labels
-from kajitori.core.words.times import format_time, time_at
+from kajitori.core.formats.times import format_time, time_at
+from kajitori.core.kubernetes.selectors import LabelSelector, SelectorError, parse_labels
 from kajitori.errors import Fault, InvalidInput
 
 T = TypeVar("T")

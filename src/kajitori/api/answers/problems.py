@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from kajitori.core.documents.faults import path_of, show
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault, Forbidden, InvalidInput, KajitoriError, StorageFull, Unauthenticated, Unavailable
 from kajitori.kube.errors import ApiError, TooManyRequestsError
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from kajitori.api.browsers.sealing import Seal
 from kajitori.blobs.stores.blobs import Blobs
-from kajitori.core.words.backoff import Backoff
+from kajitori.core.backoff import Backoff
 from kajitori.errors import KajitoriError, NotFound, Unauthenticated
 from kajitori.openid.tokens import Tokens
 

@@ -30,9 +30,9 @@ from kajitori.api.views.comparison import (
 from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.command_line import command_line
+from kajitori.core.suggestions import first_few
 from kajitori.core.telemetry.levels import MAX_POINTS, Interval, shown
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, describe
-from kajitori.core.words.suggestions import first_few
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
 
 router = APIRouter(tags=["runs"])

@@ -7,10 +7,10 @@ from typing import Literal
 
 from kajitori.api.views.comparison import ComparedFigure, ComparedRow
 from kajitori.api.views.runs import RunView
+from kajitori.core.formats.quantities import format_duration, round_memory
 from kajitori.core.spec.comparing import asked_for
 from kajitori.core.telemetry.quantities import Unit
 from kajitori.core.usage.lost_time import Category, RunTime
-from kajitori.core.words.quantities import format_duration, round_memory
 
 Part = Literal["asked", "outcome", "figures"]
 

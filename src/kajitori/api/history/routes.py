@@ -40,13 +40,13 @@ from kajitori.api.views.history import (
 )
 from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.formats.node_lists import expand
+from kajitori.core.formats.times import parse_time
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.usage.ledger import members_of, nodes_of
 from kajitori.core.usage.over_time import named_shares, names_of
 from kajitori.core.usage.records import RunRecord
 from kajitori.core.usage.sums import GIB, By, MemberTime, UsageSum, add_up
-from kajitori.core.words.nodes.node_lists import expand
-from kajitori.core.words.times import parse_time
 from kajitori.errors import InvalidInput
 from kajitori.history.audit import AuditFilter
 from kajitori.history.runs import RunFilter

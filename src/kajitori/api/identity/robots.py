@@ -19,8 +19,8 @@ from kajitori.api.views.base import Deleted
 from kajitori.api.views.people import Robot, RobotList, RobotToken
 from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import DnsLabel, DurationAboveZero
-from kajitori.core.words import names
-from kajitori.core.words.texts import dns_label
+from kajitori.core.kubernetes.texts import dns_label
+from kajitori.core.naming import names
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound, Unsupported
 from kajitori.install.parts.roles import TEAM_USER, TEAM_VIEWER
 from kajitori.kube.resources import ROLE_BINDINGS, SERVICE_ACCOUNTS

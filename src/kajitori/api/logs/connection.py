@@ -16,7 +16,7 @@ from kajitori.api.logs.request import LogRequest
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.members import started_at_of
 from kajitori.core.logs import notices
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.kube.errors import InvalidError
 from kajitori.kube.streams import ByteStream

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kajitori.api.logs.lines import Normaliser
 from kajitori.blobs.logs import LogsOfRun
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.words.nodes.node_lists import compress_ranks
+from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS
 

@@ -8,7 +8,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import has_started, main_container
-from kajitori.core.words import names
+from kajitori.core.naming import names
 
 LOOKED_AT_BY_NAME = 64
 """Largest number of attempts whose Pods are looked up by name; for more attempts, all Pods of the run are listed."""

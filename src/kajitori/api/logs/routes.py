@@ -30,9 +30,9 @@ from kajitori.api.streams.answers import NDJSON, TEXT, Chunks
 from kajitori.blobs.logs import LogsOfRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import show
+from kajitori.core.formats.node_lists import compress_ranks
+from kajitori.core.formats.quantities import QuantityError, parse_duration_seconds
 from kajitori.core.spec.array import Array
-from kajitori.core.words.nodes.node_lists import compress_ranks
-from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
 from kajitori.errors import Fault, InvalidInput, NotFound
 from kajitori.kube.resources import PODS
 

@@ -18,10 +18,10 @@ from kajitori.blobs.logs import LogsOfRun
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import started_at_of
+from kajitori.core.backoff import backoff_seconds
+from kajitori.core.formats.rotation_notice import is_about_rotation
 from kajitori.core.gang.sweep_ledger import indices_of
 from kajitori.core.logs import notices
-from kajitori.core.words.backoff import backoff_seconds
-from kajitori.core.words.rotation_notice import is_about_rotation
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
 

@@ -30,11 +30,11 @@ from kajitori.api.views.nodes import (
     PublicBoard,
 )
 from kajitori.cluster.objects import Node
+from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.times import format_time
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.queue.explain import Use
 from kajitori.core.queue.guarantees import Holding
-from kajitori.core.words.nodes.node_lists import compress
-from kajitori.core.words.times import format_time
 from kajitori.errors import Busy
 
 router = APIRouter(tags=["cluster"])

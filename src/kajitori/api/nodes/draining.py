@@ -9,9 +9,9 @@ from kajitori.api.nodes.health import change_node
 from kajitori.api.rendering.nodes import drains_of
 from kajitori.api.rights import User
 from kajitori.cluster.objects import Node
+from kajitori.core.naming import names
 from kajitori.core.nodes.health import DRAINED_BY
 from kajitori.core.nodes.trail import Entry, TrailEvent, append_entry, new_entry, write_trail
-from kajitori.core.words import names
 
 
 async def drain(user: User, name: str, reason: str, now: datetime) -> Node:

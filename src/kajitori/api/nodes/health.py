@@ -18,6 +18,7 @@ from kajitori.cluster.objects import Node
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import Text
+from kajitori.core.naming import names
 from kajitori.core.nodes.health import BY_HAND, DRAINED_BY
 from kajitori.core.nodes.trail import (
     TrailEvent,
@@ -29,8 +30,7 @@ from kajitori.core.nodes.trail import (
 )
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
-from kajitori.core.words.suggestions import did_you_mean, first_few
+from kajitori.core.suggestions import did_you_mean, first_few
 from kajitori.errors import Conflict, Fault, FieldError, InvalidInput, NotFound
 from kajitori.kube.resources import NODES
 

@@ -11,13 +11,13 @@ from kajitori.api.context import Api
 from kajitori.api.views.nodes import PoolView
 from kajitori.api.views.queue import ExplanationView
 from kajitori.cluster.queue.outlook import PendingRun
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import format_time
 from kajitori.core.nodes.provisioning import UnplacedRun, demand
 from kajitori.core.placement.planner import Shortage
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.spec.node_request import describe_request
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import format_time
 
 _LONG_AGO = format_time(datetime(2000, 1, 1, tzinfo=UTC))
 

@@ -36,7 +36,7 @@ from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import Text
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.queue.explain import Use
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import NotFound
 from kajitori.kube.resources import NODES
 

@@ -16,8 +16,8 @@ from kajitori.api.runs.members.streams import running_pod
 from kajitori.api.views.base import View
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.naming import names
 from kajitori.core.proxy.addresses import Target
-from kajitori.core.words import names
 from kajitori.errors import WrongState
 from kajitori.kube.resources import PODS
 

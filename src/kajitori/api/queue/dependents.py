@@ -16,9 +16,9 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import InvalidInput
 
 MOST_ASKED = 6

@@ -38,11 +38,11 @@ from kajitori.api.streams.live_rows import stream_of
 from kajitori.api.streams.queue_rows import Outcome, QueueFilter, QueueRow, row_of
 from kajitori.api.views.queue import DependentView, QueueChanges, QueuedView, QueueTable, QueueTableRow, QueueView
 from kajitori.cluster.occupancy.entries import RunOccupancy
+from kajitori.core.formats.node_lists import compress, expand
+from kajitori.core.formats.times import format_time, parse_time, time_at
 from kajitori.core.queue.expected import Source, endless
 from kajitori.core.spec.reading.stored import StoredSpec
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.words.nodes.node_lists import compress, expand
-from kajitori.core.words.times import format_time, parse_time, time_at
 
 router = APIRouter(tags=["cluster"])
 

@@ -28,12 +28,12 @@ from kajitori.api.views.queue import (
 from kajitori.api.views.server import controller_view
 from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.queue.backfill import Reservation
 from kajitori.core.queue.expected import Expectation
 from kajitori.core.queue.forecast import Forecast, forecast
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.words.nodes.node_lists import compress
-from kajitori.core.words.times import format_time, time_at
 
 router = APIRouter(tags=["cluster"])
 

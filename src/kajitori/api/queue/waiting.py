@@ -30,6 +30,9 @@ from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
+from kajitori.core.formats import node_lists
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import format_time, parse_time, time_at
 from kajitori.core.gang.status.preemptions import describe_preemptions
 from kajitori.core.placement.planner import GangRequest, Placement
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS
@@ -42,9 +45,6 @@ from kajitori.core.queue.what_if import Answer, ask
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words.nodes import node_lists
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import format_time, parse_time, time_at
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.resources import RESOURCE_QUOTAS
 

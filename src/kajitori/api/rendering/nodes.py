@@ -10,11 +10,11 @@ from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.cluster.objects import Node
 from kajitori.cluster.view import ClusterView
 from kajitori.core.gpus.offers import GpuOffer
+from kajitori.core.naming import names
 from kajitori.core.nodes.trail import Entry, describe_entry, last_removal, last_test, read_trail
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.policy.file import Policy
 from kajitori.core.queue.explain import Use
-from kajitori.core.words import names
 
 MAX_HOLDERS = 4
 """Most runs that the row of a node names."""

@@ -13,8 +13,10 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import type_of
+from kajitori.core.formats.node_lists import compress
 from kajitori.core.gang import HealthPace, Member
 from kajitori.core.gang.status.health import MemberHealth, member_health
+from kajitori.core.naming import names
 from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.proxy.addresses import Target
 from kajitori.core.spec.array import parse_array
@@ -26,8 +28,6 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import to_document
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.spec.status import to_document as status_document
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import compress
 from kajitori.errors import FieldError, InvalidInput
 
 

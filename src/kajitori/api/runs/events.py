@@ -22,7 +22,7 @@ from kajitori.api.streams.event_feed import event_view, run_of, sort_key, time_o
 from kajitori.api.views.runs import EventList, EventView
 from kajitori.cluster.objects import Event
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.words import names
+from kajitori.core.naming import names
 
 router = APIRouter(tags=["runs"])
 

@@ -37,9 +37,9 @@ from kajitori.api.streams.answers import SERVER_SENT_EVENTS, Chunks
 from kajitori.api.streams.live_rows import OPENING
 from kajitori.api.streams.run_rows import RunFilter, RunRow, RunRows
 from kajitori.api.views.runs import RunChanges, RunList, RunTable, RunTableRow
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import InvalidInput
 
 router = APIRouter(tags=["runs"])

@@ -23,7 +23,7 @@ from kajitori.cluster.runs.sweep_results import result_of
 from kajitori.core.gang.sweep_ledger import Ledger
 from kajitori.core.gang.sweeps.results import MemberResult, Order, objective_of, order_of, values_of
 from kajitori.core.spec.array import Array, parse_array
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput, KajitoriError
 
 router = APIRouter(tags=["runs"])

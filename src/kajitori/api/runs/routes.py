@@ -21,8 +21,8 @@ from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.views.runs import RunNames, RunView
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.naming.run_names import branches
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words.run_names import branches
 
 router = APIRouter(tags=["runs"])
 

@@ -26,8 +26,8 @@ from kajitori.api.serving.listener import Connection, Listener
 from kajitori.api.serving.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
 from kajitori.configuration.tls_files import ServingCertificate, followed
 from kajitori.configuration.web_limits import WebLimits
+from kajitori.core.kubernetes.texts import http_url
 from kajitori.core.protection.connections import Bounds, ConnectionTable
-from kajitori.core.words.texts import http_url
 from kajitori.errors import Unavailable
 from kajitori.kube.connection.joined import PING_SECONDS
 

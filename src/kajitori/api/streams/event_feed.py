@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from kajitori.api.answers.problems import own_failure
 from kajitori.api.views.runs import EventView
 from kajitori.cluster.objects import Event
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import EVENTS

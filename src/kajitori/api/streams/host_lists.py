@@ -18,9 +18,9 @@ from kajitori.api.streams.hub import RunHub
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.members import has_started
+from kajitori.core.naming import names
 from kajitori.core.pods.tickets import Ticket
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.errors import Forbidden, Unavailable
 
 UNSEEN_SECONDS = 10.0

@@ -11,12 +11,12 @@ from functools import lru_cache
 
 from kajitori.api.views.telemetry import RunFigures
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.formats.times import format_time
 from kajitori.core.gang.sweeps.results import objective_of
 from kajitori.core.telemetry.bands import Bands, unpack
 from kajitori.core.telemetry.collector import LAST_MINUTES, TelemetryCollector
 from kajitori.core.telemetry.quantities import TRAINING_PREFIX
 from kajitori.core.telemetry.training import RATED, STEP, TOTALS
-from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 from kajitori.history.store import History
 

@@ -13,9 +13,9 @@ from kajitori.api.streams.live_rows import LiveRows, RowChange
 from kajitori.api.views.nodes import NodeCounts, NodeKey, NodeState, NodeTableRow
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView
+from kajitori.core.kubernetes.selectors import LabelSelector
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.queue.explain import Use
-from kajitori.core.words.selectors import LabelSelector
 from kajitori.kube.resources import NODES, PODS, Resource
 
 

@@ -15,11 +15,11 @@ from kajitori.api.streams.queue_rows import QueueRows
 from kajitori.api.views.runs import RunCounts, RunKey, RunTableRow
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
+from kajitori.core.kubernetes.selectors import LabelSelector
+from kajitori.core.naming import names
 from kajitori.core.spec.note import read_note
 from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
-from kajitori.core.words.selectors import LabelSelector
 from kajitori.kube.resources import Resource
 
 

@@ -17,6 +17,7 @@ from kajitori.api.agents import NodeAgent, require_agent
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.context import Api, Shared, api_of, describes
 from kajitori.api.requests.bodies import require_media_type
+from kajitori.core.naming.names import read_pod_name
 from kajitori.core.telemetry.bands import RankMinute
 from kajitori.core.telemetry.collector import Attempt
 from kajitori.core.telemetry.node_figures import Holders
@@ -34,7 +35,6 @@ from kajitori.core.telemetry.report import (
     read_answer,
     read_report,
 )
-from kajitori.core.words.names import read_pod_name
 from kajitori.kube.resources import PODS, Resource
 
 _HOLD = re.compile(rb"hold=(\d{1,2})")

@@ -33,6 +33,8 @@ from kajitori.api.views.telemetry import IdleGpu, IdleList, IdleReport, IdleRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Moment
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.messages.idle_question import (
     cost,
     describe_idle,
@@ -46,8 +48,6 @@ from kajitori.core.spec.status import IdleState
 from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import idle_places
 from kajitori.core.telemetry.report import gpu_columns
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import InvalidInput, KajitoriError, WrongState
 
 router = APIRouter(tags=["telemetry"])

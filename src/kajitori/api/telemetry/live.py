@@ -18,10 +18,10 @@ from kajitori.api.telemetry.rows import minute_stats, newest_stats
 from kajitori.api.views.telemetry import RankStats, RunStats
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.formats.times import format_time
 from kajitori.core.telemetry.bands import RankMinute
 from kajitori.core.telemetry.quantities import SAMPLE_SECONDS
 from kajitori.core.telemetry.report import MAX_ASKED
-from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 
 MAX_LIVE = 64

@@ -20,12 +20,12 @@ from kajitori.api.telemetry.routes import DEFAULT_POINTS, DEFAULT_SINCE_SECONDS,
 from kajitori.api.telemetry.rows import short_number
 from kajitori.api.views.telemetry import NodeHolder, NodeMetrics, NodeSeries
 from kajitori.core.documents.faults import show
+from kajitori.core.formats.times import format_time, time_at
+from kajitori.core.suggestions import did_you_mean
 from kajitori.core.telemetry.levels import MAX_POINTS, NODE_LEVELS
 from kajitori.core.telemetry.node_figures import NodeInterval, shown
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, NODE, NODE_GPU, Quantity
 from kajitori.core.telemetry.report import MAX_GPUS
-from kajitori.core.words.suggestions import did_you_mean
-from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import NotFound
 from kajitori.history.store import History
 

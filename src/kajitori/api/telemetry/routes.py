@@ -33,14 +33,14 @@ from kajitori.api.views.telemetry import (
     StatsList,
 )
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.formats.quantities import QuantityError, parse_duration_seconds
+from kajitori.core.formats.times import format_time, parse_time, time_at
+from kajitori.core.suggestions import did_you_mean
 from kajitori.core.telemetry.bands import Band, Place, hottest_celsius, unpack
 from kajitori.core.telemetry.collector import Attempt
 from kajitori.core.telemetry.levels import MAX_POINTS, Interval, shown
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, describe
 from kajitori.core.traffic.totals import run_id
-from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
-from kajitori.core.words.suggestions import did_you_mean
-from kajitori.core.words.times import format_time, parse_time, time_at
 from kajitori.errors import InvalidInput, NotFound
 
 router = APIRouter(tags=["telemetry"])

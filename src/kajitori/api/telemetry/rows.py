@@ -7,10 +7,10 @@ from array import array
 from collections.abc import Sequence
 
 from kajitori.api.views.telemetry import GpuStats, RankSeries, RankStats, Sample
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.telemetry.bands import RankMinute
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, describe
 from kajitori.core.telemetry.report import Answer, Series, named_values
-from kajitori.core.words.times import format_time, time_at
 
 
 def rank_series(answer: Answer, member: Series) -> list[RankSeries]:

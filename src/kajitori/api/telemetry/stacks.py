@@ -29,12 +29,12 @@ from kajitori.api.views.stacks import (
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of, nodes_and_addresses
+from kajitori.core.formats.node_lists import compress, compress_ranks
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.gang import MemberState
 from kajitori.core.telemetry.hangs import native
 from kajitori.core.telemetry.hangs.evidence import Evidence, Reading, read
 from kajitori.core.telemetry.hangs.stacks import Detail, MemberStacks, ProcessStacks, ThreadStack
-from kajitori.core.words.nodes.node_lists import compress, compress_ranks
-from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import KajitoriError, NotFound, WrongState
 from kajitori.kube.resources import PODS
 

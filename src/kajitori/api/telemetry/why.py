@@ -31,6 +31,7 @@ from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import nodes_and_addresses
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.policy.idle import Use, use_of
 from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.telemetry import stragglers
@@ -38,7 +39,6 @@ from kajitori.core.telemetry.hangs.evidence import Occasion, read
 from kajitori.core.telemetry.hangs.stacks import ProcessStacks
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stuck import Finding, Verdict, describe, judge, stood_still
-from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import KajitoriError
 from kajitori.kube.resources import PODS
 

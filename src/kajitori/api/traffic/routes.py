@@ -18,12 +18,12 @@ from kajitori.api.lookup import find_run
 from kajitori.api.requests.bodies import JSON, require_media_type
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.views.base import Time, View
+from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.times import format_time, time_at
+from kajitori.core.suggestions import did_you_mean
 from kajitori.core.traffic.cluster_traffic import WINDOW_SECONDS, ClusterTraffic, Group, Subject
 from kajitori.core.traffic.report import PATH, node_traffic, read_report
 from kajitori.core.traffic.totals import DIRECTIONS, Count, Totals, run_id
-from kajitori.core.words.nodes.node_lists import compress
-from kajitori.core.words.suggestions import did_you_mean
-from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import InvalidInput
 
 router = APIRouter(tags=["network"])

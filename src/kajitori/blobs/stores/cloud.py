@@ -22,7 +22,7 @@ from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from kajitori.blobs.stores.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput, KajitoriError, Unavailable
 
 PIECE_BYTES = 8 << 20

@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, cast
 from kajitori.cli.connection.folders import open_folder
 from kajitori.cli.connection.sparse import SparseArchive, copy_parts, data_of, parts_of
 from kajitori.cli.terminal import write_as_is
-from kajitori.core.words.quantities import round_memory
+from kajitori.core.formats.quantities import round_memory
 from kajitori.errors import InvalidInput, KajitoriError
 
 if TYPE_CHECKING:

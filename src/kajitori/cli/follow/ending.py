@@ -11,8 +11,8 @@ from kajitori.cli.context import STOP_MARGIN_SECONDS
 from kajitori.cli.words.runs import members_asked_for
 from kajitori.client.views import View, is_final, phase_of, status_of
 from kajitori.client.web_api import Api, run_path
-from kajitori.core.words.backoff import Backoff
-from kajitori.core.words.suggestions import first_few
+from kajitori.core.backoff import Backoff
+from kajitori.core.suggestions import first_few
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable, WrongState
 
 MEMBERS_A_SECOND = 25

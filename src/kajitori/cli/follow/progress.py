@@ -10,7 +10,7 @@ from kajitori.cli.printing.output import StatusLine
 from kajitori.cli.terminal import one_line
 from kajitori.cli.words.runs import counts_as_restart, failed_starts, node_words, progress_words
 from kajitori.client.views import View, phase_of, status_of
-from kajitori.core.words.nodes.node_lists import brief
+from kajitori.core.formats.node_lists import brief
 
 HOPELESS_AFTER = 3
 """Number of equal failed starts after which the command to stop the run is shown: later ones rarely succeed."""

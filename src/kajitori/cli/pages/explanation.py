@@ -10,8 +10,8 @@ from kajitori.cli.pages.queue_words import in_words, place_pairs
 from kajitori.cli.printing.output import Column, print_pairs, print_table
 from kajitori.cli.terminal import echo, heading, plain
 from kajitori.cli.words import runs as run_words
-from kajitori.core.words.nodes.node_lists import brief, compress, compress_ranks
-from kajitori.core.words.quantities import round_memory
+from kajitori.core.formats.node_lists import brief, compress, compress_ranks
+from kajitori.core.formats.quantities import round_memory
 
 SHOWN = 8
 """Number of holders and of steps on the page; `-o json` has all of them."""

@@ -41,7 +41,7 @@ def print_node_csv(answer: Mapping[str, Any]) -> None:
 def print_holders(cli: Cli, answer: Mapping[str, Any]) -> None:
     """Print the runs that held the node, the last one first."""
     from kajitori.cli.printing.output import Column, print_table
-    from kajitori.core.words.nodes.node_lists import compress_ranks
+    from kajitori.core.formats.node_lists import compress_ranks
 
     if not answer["holders"]:
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 from kajitori.cli.context import Cli
 from kajitori.cli.words.runs import human_duration, moment, plural
-from kajitori.core.words.nodes.node_lists import brief
+from kajitori.core.formats.node_lists import brief
 
 _FROM = {
     "limit": "its time limit; no comparable run has ended yet",

@@ -155,7 +155,7 @@ def _record_batch(
 
 
 def _milliseconds(text: str) -> int | None:
-    from kajitori.core.words.times import parse_time
+    from kajitori.core.formats.times import parse_time
 
     moment = parse_time(text)
     return round(moment.timestamp() * 1000) if moment is not None else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kajitori.cli.context import Cli
 from kajitori.cli.terminal import echo, json_text
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput
 
 Row = Mapping[str, str]

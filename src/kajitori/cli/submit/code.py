@@ -14,7 +14,7 @@ from kajitori.cli.terminal import say
 from kajitori.client.streams import Outage, Patience
 from kajitori.client.views import View, status_of
 from kajitori.client.web_api import Api
-from kajitori.core.words.image_names import looks_like_a_program
+from kajitori.core.kubernetes.image_names import looks_like_a_program
 from kajitori.errors import KajitoriError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Code:
 
     def _limit_bytes(self) -> int | None:
         """Return policy's limit for an archive in bytes, or None without an answer. The upload checks it, too."""
-        from kajitori.core.words.quantities import QuantityError, parse_spec_memory_bytes
+        from kajitori.core.formats.quantities import QuantityError, parse_spec_memory_bytes
 
         try:
             with self._cli.api() as api:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 def phases_of(option: str, words: Iterable[str]) -> list[str]:
     """Return the phases that an option names, in any case. Raises InvalidInput with each word that is not a phase."""
     from kajitori.core.spec.reasons import Phase
-    from kajitori.core.words.suggestions import did_you_mean
+    from kajitori.core.suggestions import did_you_mean
     from kajitori.errors import Fault, InvalidInput
 
     known = {phase.value.casefold(): phase.value for phase in Phase}

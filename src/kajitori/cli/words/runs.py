@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kajitori.client.views import View, is_final, phase_of, status_of
+from kajitori.core.formats.quantities import format_cpu, round_memory
 from kajitori.core.spec.reasons import COUNTS_AS_RESTART, START_FAILURES
-from kajitori.core.words.quantities import format_cpu, round_memory
-from kajitori.core.words.suggestions import first_few
+from kajitori.core.suggestions import first_few
 
 if TYPE_CHECKING:
     from kajitori.core.spec.array import Array

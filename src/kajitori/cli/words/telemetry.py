@@ -10,7 +10,7 @@ _RATES = {"bytes/s": "/s"}
 
 def value_words(value: float, unit: str) -> str:
     """Return a value with its unit, short enough for a table or an axis."""
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.core.formats.quantities import round_memory
 
     if unit in ("bytes", "bytes/s"):
         return round_memory(value) + _RATES.get(unit, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kajitori.core.words.quantities import QuantityError, format_memory, parse_docker_memory_bytes
+from kajitori.core.formats.quantities import QuantityError, format_memory, parse_docker_memory_bytes
 from kajitori.errors import Fault
 
 

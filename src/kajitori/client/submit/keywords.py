@@ -110,7 +110,7 @@ _OPTION = re.compile(r"(--[a-z][a-z-]*)(?: ([A-Za-z0-9][^\s,;)]*))?")
 
 def check_names(function: str, options: Iterable[str], known: Iterable[str]) -> None:
     """Raise TypeError for a keyword that is no option of the function; it names the most similar one."""
-    from kajitori.core.words.suggestions import nearest
+    from kajitori.core.suggestions import nearest
 
     names = set(known)
     for wrong in sorted(set(options) - names):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kajitori.core.words.names import API_VERSION, KIND
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.naming.names import API_VERSION, KIND
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput
 
 

@@ -20,10 +20,10 @@ from kajitori.client.submit.borrowed_options import BORROWED
 from kajitori.client.submit.filling import SpecFilling
 from kajitori.client.submit.manifest import Manifest, read_manifest
 from kajitori.client.submit.run_options import RunWords
+from kajitori.core.naming.names import TAINT_EFFECTS
 from kajitori.core.spec.notify import KINDS
 from kajitori.core.spec.reading.draft import read_draft
 from kajitori.core.spec.run import after_of, container_words, name_fault
-from kajitori.core.words.names import TAINT_EFFECTS
 from kajitori.errors import Fault, InvalidInput
 
 REMOVED_DETACHED = "10s"

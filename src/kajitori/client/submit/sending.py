@@ -8,7 +8,7 @@ from typing import Any
 
 from kajitori.client.submit.request import RunRequest
 from kajitori.client.web_api import Api
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import InvalidInput, KajitoriError
 
 

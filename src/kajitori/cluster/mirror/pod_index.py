@@ -15,10 +15,10 @@ from kajitori.cluster.mirror.usage import NodeUsage, is_alone, pod_usage
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.gang.membership import Coverage, coverage
+from kajitori.core.naming import names
 from kajitori.core.pods.tickets import run_of_signed_member
 from kajitori.core.spec.array import parse_array
 from kajitori.core.spec.reading.stored import read_stored
-from kajitori.core.words import names
 from kajitori.errors import FieldError
 from kajitori.kube.watch import Added, Deleted, Modified
 

@@ -23,7 +23,7 @@ from kajitori.cluster.objects import (
     ResourceRequirements,
 )
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.kube.device_objects import Attribute, Capacity, ResourceSlice
 from kajitori.kube.metadata import ObjectMeta, OwnerReference
 

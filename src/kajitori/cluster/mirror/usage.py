@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kajitori.cluster.objects import Container, Pod, PodSpec
-from kajitori.core.words import names
-from kajitori.core.words.nodes.pod_amounts import Amounts, pod_amounts
-from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.formats.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.kubernetes.pod_amounts import Amounts, pod_amounts
+from kajitori.core.naming import names
 
 LARGEST = 2**50
 """More than any node has, and small enough that the sum over a node's Pods is a 64-bit number."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from kajitori.cluster.mirror.usage import amount_of
 from kajitori.cluster.objects import Node
 from kajitori.core.gpus.offers import GpuOffer, plugin_offers
+from kajitori.core.kubernetes.taints import Taint
+from kajitori.core.naming import names
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.policy.file import Policy
-from kajitori.core.words import names
-from kajitori.core.words.nodes.taints import Taint
 
 _NOT_READY_TAINTS = (
     "node.kubernetes.io/not-ready",

@@ -9,10 +9,10 @@ from typing import Any
 
 from kajitori.cluster.objects import Node
 from kajitori.cluster.runs.recording import CONTROLLER
+from kajitori.core.naming import names
 from kajitori.core.nodes.health import DRAINED_BY
 from kajitori.core.nodes.trail import Entry, TrailEvent, describe_entry, read_trail
 from kajitori.core.usage.records import AuditEntry
-from kajitori.core.words import names
 
 UNKNOWN = "(not by kaji)"
 """The actor of a change that was made with kubectl or another program: a Node does not record who changed it."""

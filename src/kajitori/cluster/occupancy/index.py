@@ -21,13 +21,13 @@ from kajitori.cluster.occupancy.usage import BoundUsage
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes, member_of_template
 from kajitori.core import gang
+from kajitori.core.formats import node_lists
+from kajitori.core.formats.times import parse_time
 from kajitori.core.gang.sweep_ledger import members_without_nodes
 from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.placement.snapshot import NodeTable, Snapshot
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words.nodes import node_lists
-from kajitori.core.words.times import parse_time
 from kajitori.kube.resources import PODS as POD_KIND
 from kajitori.kube.resources import Resource
 

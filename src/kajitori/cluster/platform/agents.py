@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kajitori.cluster.mirror.mirror import Mirror
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import Forbidden, Unauthenticated, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import TOKEN_REVIEWS

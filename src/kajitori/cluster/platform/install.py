@@ -7,9 +7,9 @@ import logging
 from kajitori.cluster.platform.applying import is_served, put, wait_established
 from kajitori.core.admission.member_policy import member_policy, member_policy_binding
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
+from kajitori.core.naming import names
 from kajitori.core.pods import manifests
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.core.words import names
 from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import (

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kajitori.core.words import names
-from kajitori.core.words.quantities import parse_memory_bytes
+from kajitori.core.formats.quantities import parse_memory_bytes
+from kajitori.core.naming import names
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
 

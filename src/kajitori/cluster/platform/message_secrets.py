@@ -13,7 +13,7 @@ import msgspec
 
 from kajitori.core.messages.channels import Channel, Recipient
 from kajitori.core.messages.outbox import Outbox
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.kube.resources import SECRETS
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ import msgspec
 
 from kajitori.cluster.platform.applying import Change, apply, find, resource_of
 from kajitori.core.gpus.offers import counts_of
+from kajitori.core.naming import names
 from kajitori.core.policy.runs.members import Gpu
-from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.install.checks import Survey, wanted_secrets
 from kajitori.install.parts.objects import Identity, Object

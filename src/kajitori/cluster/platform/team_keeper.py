@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from kajitori.cluster.platform.applying import put, remove, resource_of
 from kajitori.cluster.platform.keeping import Keeper
+from kajitori.core.naming.names import MANAGED
 from kajitori.core.policy.teams import Team
-from kajitori.core.words.names import MANAGED
 from kajitori.errors import NotFound
 from kajitori.install.parts.objects import identity
 from kajitori.install.parts.teams import is_left_over, team_objects

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kajitori.core.naming import names
 from kajitori.core.pods.tickets import KEY_BYTES, Ticket, derive, is_well_formed, verify
-from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SECRETS

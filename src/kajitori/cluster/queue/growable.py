@@ -7,11 +7,11 @@ from datetime import datetime
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.core import gang
+from kajitori.core.formats.times import parse_time
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.queue.elastic import Growable
 from kajitori.core.spec.reading.stored import StoredSpec
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words.times import parse_time
 from kajitori.errors import InvalidInput
 
 

@@ -20,13 +20,13 @@ from kajitori.cluster.occupancy.entries import RunOccupancy
 from kajitori.cluster.queue.usage_history import UsageHistory, totals_of
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
+from kajitori.core.formats.times import parse_time
+from kajitori.core.naming import names
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.placement.releases import Ending
 from kajitori.core.queue.expected import Expectation, Source
 from kajitori.core.queue.ordering import Place, Ranking, dominant_part, rank
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words import names
-from kajitori.core.words.times import parse_time
 
 
 @dataclass(frozen=True, slots=True)

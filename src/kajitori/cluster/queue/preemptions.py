@@ -21,6 +21,8 @@ from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes
 from kajitori.cluster.view import ClusterView
+from kajitori.core.formats.node_lists import compress_ranks
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang.status.preemptions import is_preempted_by, preempted_members_text
 from kajitori.core.gang.sweep_ledger import indices_of
 from kajitori.core.placement.choosing import Rows
@@ -30,8 +32,6 @@ from kajitori.core.queue.preemption import PreemptionRequest
 from kajitori.core.queue.victims import RunningGang
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Preempted, PreemptedBy
-from kajitori.core.words.nodes.node_lists import compress_ranks
-from kajitori.core.words.times import format_time, parse_time
 from kajitori.kube.resources import Resource
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)

@@ -13,12 +13,12 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.occupancy.entries import Promise, RunOccupancy
 from kajitori.cluster.occupancy.usage import requested_gpus
 from kajitori.cluster.view import ClusterView
+from kajitori.core.naming import names
 from kajitori.core.placement.planner import MemberRequest, occupy
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeTable, Snapshot
 from kajitori.core.queue.freeing import Occupant, Simulation, StepKind
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words import names
 
 _MADE_AGAIN = ("DaemonSet", "Node")
 """Kinds of controllers that make their Pods again at once on the same node."""

@@ -14,15 +14,15 @@ from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
+from kajitori.core.formats import node_lists
+from kajitori.core.formats.times import parse_time
+from kajitori.core.naming import names
 from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, endless, of_limit, remaining
 from kajitori.core.queue.ordering import DominantShares
 from kajitori.core.spec.kinds import Kind, kind_of_stored
 from kajitori.core.spec.reading.stored import StoredSpec
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt
-from kajitori.core.words import names
-from kajitori.core.words.nodes import node_lists
-from kajitori.core.words.times import parse_time
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import Resource
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kajitori.core.words import names
-from kajitori.core.words.quantities import parse_memory_bytes
+from kajitori.core.formats.quantities import parse_memory_bytes
+from kajitori.core.naming import names
 
 SHORT_OF_MEMORY = "low on resource: memory"
 

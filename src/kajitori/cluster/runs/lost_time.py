@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.formats.times import parse_time
 from kajitori.core.spec.status import Holding, RunStatus, Segment
 from kajitori.core.usage.ledger import members_of
 from kajitori.core.usage.lost_time import Held, Mark
-from kajitori.core.words.times import parse_time
 
 
 def open_parts(status: RunStatus, now: datetime) -> list[Held]:

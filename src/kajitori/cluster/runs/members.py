@@ -8,12 +8,12 @@ from typing import NamedTuple
 from kajitori.cluster.mirror.usage import memory_limit
 from kajitori.cluster.objects import ContainerStatus, Node, Pod, Terminated
 from kajitori.cluster.runs.evictions import is_own_disk_limit, memory_excess
+from kajitori.core.formats.quantities import parse_memory_bytes, round_memory
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.gang.memory import MemberPeak
 from kajitori.core.logs.last_words import last_line, last_words
+from kajitori.core.naming import first_step, names
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.words import first_step, names
-from kajitori.core.words.quantities import parse_memory_bytes, round_memory
 
 _WAITING = {
     "ErrImagePull": Reason.IMAGE_PULL,

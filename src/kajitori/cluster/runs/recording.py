@@ -9,15 +9,15 @@ import msgspec
 
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.lost_time import marks_of
+from kajitori.core.formats.node_lists import expand_ranks
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang.status.progress import finish
+from kajitori.core.naming import names
 from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus, Segment, Usage, to_document
 from kajitori.core.usage.ledger import members_of, nodes_of, open_ranks, release
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import expand_ranks
-from kajitori.core.words.times import format_time, parse_time
 
 Facts = tuple[object, ...]
 

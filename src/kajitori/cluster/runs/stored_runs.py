@@ -15,12 +15,12 @@ from kajitori.cluster.objects import PodSpec
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
+from kajitori.core.naming import first_step, names
 from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.spec.reading.stored import StoredSpec, read_stored
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Attempt, RunStatus
-from kajitori.core.words import first_step, names
 from kajitori.errors import InvalidInput
 from kajitori.kube.resources import Resource
 

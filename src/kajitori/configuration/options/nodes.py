@@ -20,7 +20,7 @@ from kajitori.configuration.option_faults import (
     url_faults,
 )
 from kajitori.configuration.options.shared import ClusterOptions
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import Fault
 
 

@@ -22,8 +22,8 @@ from kajitori.configuration.options.shared import (
     limit_faults,
 )
 from kajitori.configuration.sign_in import SignInOptions
-from kajitori.core.words import names
-from kajitori.core.words.texts import is_loopback
+from kajitori.core.kubernetes.texts import is_loopback
+from kajitori.core.naming import names
 from kajitori.errors import Fault
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kajitori.configuration.option_faults import file_faults, history_faults, url_faults
 from kajitori.configuration.web_limits import WebLimits
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import Fault, InvalidInput
 
 LEASE_NAMESPACE = names.NAMESPACE

@@ -14,10 +14,10 @@ from kajitori.cluster.view import ClusterView
 from kajitori.controllers.messages.followed_channels import FollowedChannels
 from kajitori.controllers.messages.sending_process import SendingProcess
 from kajitori.controllers.messages.stored_outbox import StoredOutbox
+from kajitori.core.backoff import Backoff
 from kajitori.core.messages import outbox as post
 from kajitori.core.messages.channels import Channel, Recipient
 from kajitori.core.messages.outbox import Request
-from kajitori.core.words.backoff import Backoff
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.messages.sender import Delivery

@@ -23,15 +23,15 @@ from kajitori.controllers.messages.failure_output import FailureOutput
 from kajitori.controllers.messages.followed_channels import FollowedChannels
 from kajitori.controllers.messages.sending_process import SendingProcess
 from kajitori.controllers.workqueue import Key
+from kajitori.core.backoff import Backoff
+from kajitori.core.formats.times import format_time
 from kajitori.core.messages import outbox as post
 from kajitori.core.messages.channels import Recipient, chosen, recipients_of
 from kajitori.core.messages.composing import composed, test_message
 from kajitori.core.messages.outbox import Message
+from kajitori.core.naming import names
 from kajitori.core.spec.notify import Kind, Notify
 from kajitori.core.spec.status import Notice, RunStatus
-from kajitori.core.words import names
-from kajitori.core.words.backoff import Backoff
-from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SECRETS, Resource

@@ -10,7 +10,7 @@ from functools import partial
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 

@@ -11,7 +11,7 @@ import msgspec
 
 from kajitori.cluster.platform.message_secrets import channels_in, recipient_in, tests_in
 from kajitori.core.messages.channels import Channel, Recipient, recipients_of
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta, Wire
 from kajitori.kube.resources import SECRETS

@@ -21,10 +21,10 @@ from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.objects import Node
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
+from kajitori.core.naming import names
 from kajitori.core.nodes.health import DRAINED_BY, Change, WithheldRemoval
 from kajitori.core.nodes.preflight import name_of_test, run_of_test
 from kajitori.core.nodes.trail import TrailEvent, append_entry, as_taint_value, describe_entry, read_trail, write_trail
-from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder

@@ -27,11 +27,11 @@ from kajitori.controllers.queue.trigger import CycleTrigger
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL, Statuses
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang
+from kajitori.core.formats.times import parse_time
 from kajitori.core.placement.planner import Placement, Shortage
 from kajitori.core.queue.explain import Explainer
 from kajitori.core.queue.preemption import PreemptionRequest
 from kajitori.core.spec.status import Preempted, RunStatus
-from kajitori.core.words.times import parse_time
 from kajitori.monitoring.controller import ControllerMetrics
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from kajitori.controllers.queue.shapes import QueueByShape
 from kajitori.controllers.workqueue import Key
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
+from kajitori.core.formats import node_lists
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Snapshot
@@ -29,7 +30,6 @@ from kajitori.core.queue.preemption import PreemptionPlan
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words.nodes import node_lists
 from kajitori.errors import Fault, Refused
 from kajitori.monitoring.controller import ControllerMetrics
 

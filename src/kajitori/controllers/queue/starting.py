@@ -32,13 +32,13 @@ from kajitori.controllers.runs.claims import check_claims
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.core import gang
+from kajitori.core.formats import node_lists
+from kajitori.core.naming import names
 from kajitori.core.placement.planner import Placement
 from kajitori.core.pods import manifests
 from kajitori.core.pods.ports import choose_port
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names
-from kajitori.core.words.nodes import node_lists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.concurrency import preceding
 

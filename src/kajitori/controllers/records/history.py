@@ -24,9 +24,9 @@ from kajitori.cluster.runs.recording import (
     was_never_started,
 )
 from kajitori.controllers.workqueue import Key
+from kajitori.core.backoff import Backoff
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.usage.records import AuditEntry, RunState
-from kajitori.core.words.backoff import Backoff
 from kajitori.errors import KajitoriError
 from kajitori.history.store import History
 from kajitori.kube.resources import Resource

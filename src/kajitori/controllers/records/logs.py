@@ -12,13 +12,13 @@ from datetime import timedelta
 from kajitori.blobs.logs import NEW_RUN, KeptLogs, MemberLogName
 from kajitori.controllers.runs.attempts import RunReference
 from kajitori.controllers.workqueue import Key
+from kajitori.core.backoff import Backoff
+from kajitori.core.formats.quantities import format_duration
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member
 from kajitori.core.logs.kept import logs_to_keep
 from kajitori.core.logs.notices import UNKNOWN_TIME, missing_beginning, only_end_kept
+from kajitori.core.naming import names
 from kajitori.core.policy.model import Logs
-from kajitori.core.words import names
-from kajitori.core.words.backoff import Backoff
-from kajitori.core.words.quantities import format_duration
 from kajitori.errors import InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder

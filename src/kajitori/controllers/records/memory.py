@@ -20,11 +20,11 @@ from kajitori.cluster.platform import member_memory
 from kajitori.cluster.platform.member_memory import MemoryReading
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import culprit_peak, peak_of
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang import Member
 from kajitori.core.gang.memory import MemberPeak, is_worth_writing, merged, with_member, with_total
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.status import MemoryPeak, RunStatus
-from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.retry import NO_RETRY

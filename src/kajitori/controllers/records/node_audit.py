@@ -10,8 +10,8 @@ from datetime import datetime
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.recording import Cordon, change_of_cordon, decisions_about
+from kajitori.core.naming import names
 from kajitori.core.usage.records import AuditEntry
-from kajitori.core.words import names
 from kajitori.errors import KajitoriError
 from kajitori.history.store import History
 from kajitori.kube.resources import NODES, Resource

@@ -14,9 +14,9 @@ from kajitori.cluster.runs.stored_runs import code_digests
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.workqueue import Key
+from kajitori.core.formats.times import format_time
 from kajitori.core.policy.model import Logs
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 
 log = logging.getLogger(__name__)

@@ -26,13 +26,13 @@ from kajitori.core.admission.refused_pods import (
     reason_of_refusal,
 )
 from kajitori.core.gang import DeleteMember, DeleteMembers, HoldMember, ReleaseMember, node_by_rank
+from kajitori.core.naming import first_step, names
 from kajitori.core.pods import manifests
 from kajitori.core.pods.networks import has_own_service
 from kajitori.core.pods.tickets import run_of_signed_member
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Attempt
-from kajitori.core.words import first_step, names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind

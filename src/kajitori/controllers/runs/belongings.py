@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import AlreadyExists, Conflict, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import Resource

@@ -11,8 +11,8 @@ from typing import Any
 
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.belongings import ensure_of_run, owning_run
+from kajitori.core.naming import names
 from kajitori.core.pods import manifests
-from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import BUDGETS

@@ -8,10 +8,10 @@ import shutil
 from pathlib import Path
 
 from kajitori.cluster.run_object import RUNS
+from kajitori.core.naming import names
 from kajitori.core.pods.mounts import checkpoint_folder
 from kajitori.core.pods.resolved import RunIdentity
 from kajitori.core.policy.file import Policy
-from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 

@@ -12,11 +12,11 @@ from kajitori.cluster.objects import Claim, Event
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.attempts import SEVERAL_NODES, StartRefused
 from kajitori.controllers.workqueue import Key, WorkQueue
+from kajitori.core.formats.times import parse_time, seconds_since
 from kajitori.core.gang import Member, MemberState
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Attempt
-from kajitori.core.words import names
-from kajitori.core.words.times import parse_time, seconds_since
 from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, EVENTS

@@ -17,8 +17,8 @@ from typing import Any
 from kajitori.cluster.mirror.usage import memory_limit, memory_request
 from kajitori.cluster.objects import Event, Pod
 from kajitori.cluster.runs.members import main_container
-from kajitori.core.words.quantities import parse_memory_bytes
-from kajitori.core.words.times import parse_time
+from kajitori.core.formats.quantities import parse_memory_bytes
+from kajitori.core.formats.times import parse_time
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import EVENTS

@@ -11,10 +11,10 @@ from typing import Any
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.belongings import owning_run
+from kajitori.core.naming import names
 from kajitori.core.pods import manifests, networks
 from kajitori.core.pods.networks import Address
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import ENDPOINT_SLICES, PODS, SERVICES

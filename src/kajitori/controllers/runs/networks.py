@@ -14,8 +14,8 @@ from kajitori.cluster.objects import NetworkPolicy
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
+from kajitori.core.naming import names
 from kajitori.core.pods import manifests
-from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NETWORK_POLICIES

@@ -11,7 +11,7 @@ from kajitori.cluster.run_object import RUNS
 from kajitori.controllers.runs.attempts import RunReference, delete_members, release_member
 from kajitori.controllers.workqueue import Key
 from kajitori.core.gang import ReleaseMember
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 

@@ -18,6 +18,8 @@ from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs.belongings import ensure_of_run
+from kajitori.core.formats.times import seconds_since
+from kajitori.core.naming import names
 from kajitori.core.pods.reader import (
     IDLE_SECONDS,
     ReaderStep,
@@ -28,8 +30,6 @@ from kajitori.core.pods.reader import (
     reader_pod,
 )
 from kajitori.core.pods.resolved import RunIdentity
-from kajitori.core.words import names
-from kajitori.core.words.times import seconds_since
 from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder

@@ -13,10 +13,10 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.workqueue import Key
 from kajitori.core.messages.idle_question import describe_idle
+from kajitori.core.naming import names
 from kajitori.core.spec.node_request import RequestState, describe_request
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus, Usage, to_document
-from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
 from kajitori.monitoring.controller import ControllerMetrics

@@ -24,10 +24,10 @@ import zstandard
 from kajitori.blobs.stores.blobs import Blobs
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.formats.times import parse_time
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
-from kajitori.core.words.times import parse_time
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.history.store import History
 from kajitori.monitoring.lasting_failure import LastingFailure

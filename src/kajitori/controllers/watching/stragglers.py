@@ -16,11 +16,11 @@ from kajitori.cluster.mirror.mirror import Key
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
+from kajitori.core.formats.node_lists import compress_ranks
+from kajitori.core.formats.times import format_time, time_at
+from kajitori.core.naming import names
 from kajitori.core.spec.status import SLOW_LIMIT, RunStatus, SlowPlace
 from kajitori.core.telemetry.stragglers import Peers, Straggler, describe_straggler
-from kajitori.core.words import names
-from kajitori.core.words.nodes.node_lists import compress_ranks
-from kajitori.core.words.times import format_time, time_at
 from kajitori.kube.events import About, EventRecorder
 
 log = logging.getLogger(__name__)

@@ -19,13 +19,13 @@ from kajitori.cluster.mirror.mirror import Key
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
+from kajitori.core.formats.node_lists import compress_ranks
+from kajitori.core.formats.times import format_time, parse_time, time_at
 from kajitori.core.policy.idle import use_of
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, Stuck
 from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, describe
-from kajitori.core.words.nodes.node_lists import compress_ranks
-from kajitori.core.words.times import format_time, parse_time, time_at
 from kajitori.errors import KajitoriError
 
 log = logging.getLogger(__name__)

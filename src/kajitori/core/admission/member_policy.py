@@ -12,7 +12,7 @@ collector and `kubectl label` may change everything else of a member, and deleti
 from __future__ import annotations
 
 from kajitori.core.admission.policy_objects import Manifest, admission_policy, policy_binding
-from kajitori.core.words import names
+from kajitori.core.naming import names
 
 MEMBER_POLICY_NAME = "kajitori-members"
 LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK, names.LABEL_WHOLE_NODE)

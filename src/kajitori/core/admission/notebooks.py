@@ -10,12 +10,12 @@ from __future__ import annotations
 import zlib
 from pathlib import PurePosixPath
 
+from kajitori.core.formats.quantities import format_duration
 from kajitori.core.pods.resolved import Findings, RunIdentity
 from kajitori.core.policy.model import Policy
 from kajitori.core.proxy.addresses import Target
 from kajitori.core.spec.parts import Checkpoint
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words.quantities import format_duration
 
 PORT = 8888
 PORTS_OF_A_MACHINE = 1000

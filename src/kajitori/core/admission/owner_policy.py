@@ -8,7 +8,7 @@ authenticated. A Run without the annotation has no owner; its usage counts for i
 from __future__ import annotations
 
 from kajitori.core.admission.policy_objects import Manifest, admission_policy, policy_binding
-from kajitori.core.words import names
+from kajitori.core.naming import names
 
 POLICY_NAME = "kajitori-run-owner"
 _OWNER_OF = "{}.metadata.?annotations[?'" + names.ANNOTATION_OWNER + "'].orValue('')"

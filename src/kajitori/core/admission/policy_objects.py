@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from kajitori.core.words import names
+from kajitori.core.naming import names
 
 Manifest = dict[str, Any]
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.pods.manifests import GPU_CLAIM
-from kajitori.core.words.quantities import (
+from kajitori.core.formats.quantities import (
     QuantityError,
     format_cpu,
     memory_needed,
@@ -20,6 +19,7 @@ from kajitori.core.words.quantities import (
     parse_cpu_millis,
     parse_memory_bytes,
 )
+from kajitori.core.pods.manifests import GPU_CLAIM
 
 
 def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> str:

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kajitori.core.admission.resolve import PASSING_TAINTS, Facts
+from kajitori.core.formats.quantities import format_cores, format_cpu, format_duration, memory_needed, memory_there
+from kajitori.core.kubernetes.taints import Taint, Toleration
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes, largest_gang
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable
 from kajitori.core.pods.reach import reach_faults
@@ -21,9 +23,7 @@ from kajitori.core.policy.model import Policy
 from kajitori.core.spec.notify import KINDS
 from kajitori.core.spec.reading.parsing import PUT_INTO_FILES, stored_bytes
 from kajitori.core.spec.run import RunSpec, name_fault, to_document
-from kajitori.core.words.nodes.taints import Taint, Toleration
-from kajitori.core.words.quantities import format_cores, format_cpu, format_duration, memory_needed, memory_there
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault
 
 

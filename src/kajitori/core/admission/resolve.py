@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kajitori.core.admission.notebooks import notebook_time_limit
+from kajitori.core.formats.quantities import format_cores, format_duration, memory_needed, memory_there
 from kajitori.core.gang.memory import EarlierRun, add_earlier_peaks
 from kajitori.core.gpus.offers import BY_CLAIM, GpuWay
+from kajitori.core.kubernetes.taints import Toleration
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes
 from kajitori.core.placement.snapshot import CPU, MEMORY, NodeTable
 from kajitori.core.pods.networks import UNKNOWN_DNS, ClusterDns
@@ -20,8 +22,6 @@ from kajitori.core.policy.model import Policy
 from kajitori.core.spec.network_access import NetworkAccess
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Finding
-from kajitori.core.words.nodes.taints import Toleration
-from kajitori.core.words.quantities import format_cores, format_duration, memory_needed, memory_there
 
 _NODE_STATE_TAINTS = (
     *DEAD_NODE_TAINTS,

@@ -8,8 +8,8 @@ server checks like any other. A user with the right to write the status of runs 
 from __future__ import annotations
 
 from kajitori.core.admission.policy_objects import Manifest, admission_policy, policy_binding
+from kajitori.core.naming import names
 from kajitori.core.policy.model import Policy
-from kajitori.core.words import names
 
 RUN_CHANGES = "kajitori-run-changes"
 """Name of the policy and of its binding."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from kajitori.core.words.suggestions import did_you_mean, nearest
+from kajitori.core.suggestions import did_you_mean, nearest
 from kajitori.errors import Fault
 
 _VALUE_SHOWN = 80

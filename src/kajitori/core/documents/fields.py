@@ -9,9 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
-from kajitori.core.words import texts
-from kajitori.core.words.image_names import parse_image_name
-from kajitori.core.words.quantities import (
+from kajitori.core.formats.quantities import (
     QuantityError,
     format_cpu,
     format_duration,
@@ -20,7 +18,9 @@ from kajitori.core.words.quantities import (
     parse_duration_seconds,
     parse_spec_memory_bytes,
 )
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
+from kajitori.core.kubernetes import texts
+from kajitori.core.kubernetes.image_names import parse_image_name
 from kajitori.errors import FieldError
 
 INT_OR_STRING: dict[str, Any] = {

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from kajitori.core.formats.node_lists import expand_ranks
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang.growing import resize_batch, shrink_to_healthy_nodes
 from kajitori.core.gang.preemption import describe_ending, end_remaining, preempt_batch
 from kajitori.core.gang.status.blamed_nodes import blame_late, blame_node, note_unstarted
@@ -40,8 +42,6 @@ from kajitori.core.spec.reasons import (
     Reason,
 )
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
-from kajitori.core.words.nodes.node_lists import expand_ranks
-from kajitori.core.words.times import format_time, parse_time
 
 _DELETED = "its Pod was deleted from outside"
 

@@ -13,13 +13,13 @@ from enum import Enum
 
 import msgspec
 
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang.status.member_notes import count_members
 from kajitori.core.gang.status.progress import earliest, finish
 from kajitori.core.gang.types import Awaited, Run, SeenRun, Step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import AfterState, RunStatus
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import format_time, parse_time
 
 MISSING_PATIENCE = timedelta(minutes=10)
 """Longest wait for a run that does not exist. Several runs may be applied at once, in any order."""

@@ -11,11 +11,11 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.core.formats.node_lists import compress, expand
+from kajitori.core.formats.times import format_time
 from kajitori.core.gang.types import DeleteMembers, Member, Run, Step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Resize, RunStatus
-from kajitori.core.words.nodes.node_lists import compress, expand
-from kajitori.core.words.times import format_time
 
 
 def grow(status: RunStatus, nodes: Sequence[str], fewest: int, now: datetime) -> RunStatus:

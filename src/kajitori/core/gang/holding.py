@@ -8,12 +8,12 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.core.formats.times import format_time
 from kajitori.core.gang.types import Member, MemberState, Run
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, RunStatus, Stretch
 from kajitori.core.usage.ledger import TimeFacts, mark_attempt, open_ranks, release, without_confirmed
 from kajitori.core.usage.lost_time import Kind
-from kajitori.core.words.times import format_time
 
 MAX_STRETCHES = 16
 """Largest number of periods, in which the run was stuck or idle, that a status keeps."""

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang.batch import batch_step
 from kajitori.core.gang.dependencies import wait_for_runs, without_pins
 from kajitori.core.gang.holding import note_stretches, note_times, settle, trim
@@ -45,7 +46,6 @@ from kajitori.core.gang.types import (
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus
 from kajitori.core.usage.ledger import seconds_between
-from kajitori.core.words.times import format_time, parse_time
 
 
 def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from kajitori.core.formats.node_lists import expand, expand_ranks
 from kajitori.core.spec.status import Attempt, RunStatus
-from kajitori.core.words.nodes.node_lists import expand, expand_ranks
 
 
 @dataclass(frozen=True, slots=True)

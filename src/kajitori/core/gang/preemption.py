@@ -11,13 +11,13 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.core.formats.times import parse_time
 from kajitori.core.gang.status.member_notes import members_text
 from kajitori.core.gang.status.preemptions import describe_preemptions
 from kajitori.core.gang.status.progress import end_members, with_reason
 from kajitori.core.gang.types import Action, DeleteMembers, Member, Run, Step
 from kajitori.core.spec.reasons import NEVER_RESTARTED, Phase, Reason
 from kajitori.core.spec.status import Preempted, PreemptedBy, RunStatus
-from kajitori.core.words.times import parse_time
 
 
 def preempt(status: RunStatus, preemption: Preempted) -> RunStatus:

@@ -6,10 +6,10 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.core.formats.times import format_time
 from kajitori.core.gang.dependencies import without_pins
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, RunStatus, Setback
-from kajitori.core.words.times import format_time
 
 
 def restored(status: RunStatus, taken_at: datetime, now: datetime) -> RunStatus:

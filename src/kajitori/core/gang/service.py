@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from kajitori.core.formats.node_lists import expand_ranks
+from kajitori.core.formats.times import parse_time
 from kajitori.core.gang.preemption import preempt_service
 from kajitori.core.gang.status.blamed_nodes import blame_late, blame_node, note_unstarted
 from kajitori.core.gang.status.member_notes import count_members, members_text
@@ -23,8 +25,6 @@ from kajitori.core.gang.status.progress import (
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMember, Member, MemberState, Run, Step
 from kajitori.core.spec.reasons import START_FAILURES, Phase, Reason
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words.nodes.node_lists import expand_ranks
-from kajitori.core.words.times import parse_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from kajitori.core.formats.node_lists import compress_ranks, expand_ranks
+from kajitori.core.formats.times import parse_time
 from kajitori.core.gang.types import Member
 from kajitori.core.spec.status import SweepState
-from kajitori.core.words.nodes.node_lists import compress_ranks, expand_ranks
-from kajitori.core.words.times import parse_time
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from kajitori.core.words.cel import Expression, ExpressionError, Scope
+from kajitori.core.kubernetes.cel import Expression, ExpressionError, Scope
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.rotation_notice import is_about_rotation, size_words
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.rotation_notice import is_about_rotation, size_words
 
 UNKNOWN_TIME = "0001-01-01T00:00:00.000000000Z"
 """Timestamp of added lines with an unknown time. It is earlier than the time of any other line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kajitori.core.formats.quantities import format_duration
 from kajitori.core.messages.channels import Recipient
 from kajitori.core.messages.idle_question import describe_gpus
 from kajitori.core.messages.notices import ENDS_AT
@@ -9,7 +10,6 @@ from kajitori.core.messages.outbox import Message
 from kajitori.core.spec.notify import Kind
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Notice, RunStatus
-from kajitori.core.words.quantities import format_duration
 
 _BODY_LIMIT = 3000
 _TITLE_LIMIT = 180

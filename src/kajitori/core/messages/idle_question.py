@@ -13,14 +13,14 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from kajitori.core.formats.node_lists import compress_ranks, expand_ranks
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.policy.idle import IdleGpus
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import IdleState, KeepLimit, RunStatus
 from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import Finding, Verdict
-from kajitori.core.words.nodes.node_lists import compress_ranks, expand_ranks
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import format_time, parse_time
 
 HOUR = 3600
 _PLACES_LIMIT = 300

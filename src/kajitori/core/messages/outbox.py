@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kajitori.core.words.backoff import backoff_seconds
+from kajitori.core.backoff import backoff_seconds
 
 DIGEST_ABOVE = 3
 """If more messages than this wait for a channel, they become one."""

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from kajitori.core.formats.node_lists import expand_ranks
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import parse_time, seconds_since
 from kajitori.core.messages.idle_question import describe_gpus
 from kajitori.core.messages.notices import run_events, warning_at
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.notify import Kind
 from kajitori.core.spec.status import PreemptedBy, RunStatus
-from kajitori.core.words.nodes.node_lists import expand_ranks
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import parse_time, seconds_since
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 
+from kajitori.core.formats.node_lists import expand
+from kajitori.core.formats.times import parse_time
 from kajitori.core.nodes.health import Failure
 from kajitori.core.policy.nodes.health import NodeHealth
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Notable, RunStatus
 from kajitori.core.telemetry.stragglers import HARDWARE
-from kajitori.core.words.nodes.node_lists import expand
-from kajitori.core.words.times import parse_time
 
 _MAY_BE_THE_NODE = frozenset(
     {

@@ -6,12 +6,12 @@ import hashlib
 import re
 from typing import Any
 
+from kajitori.core.formats.quantities import format_cpu, format_duration, format_memory
+from kajitori.core.naming import names
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.runs.limits import Ceilings
 from kajitori.core.spec.parts import Toleration
-from kajitori.core.words import names
-from kajitori.core.words.quantities import format_cpu, format_duration, format_memory
 
 HOSTNAME = "kubernetes.io/hostname"
 """Label that selects the node under test."""

@@ -18,14 +18,14 @@ from datetime import datetime, timedelta
 import msgspec
 import numpy as np
 
+from kajitori.core.backoff import backoff_seconds
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage, largest_gang, occupy_rows, room_of
 from kajitori.core.placement.snapshot import Counts, NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.nodes.pools import NodePool
 from kajitori.core.spec.node_request import NodeRequest, RequestState
-from kajitori.core.words.backoff import backoff_seconds
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import format_time, parse_time
 
 MESSAGE_LENGTH = 300
 """Characters of an autoscaler's message that a Run's status keeps (rule 8)."""

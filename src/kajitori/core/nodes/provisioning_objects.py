@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kajitori.core.naming import names
 from kajitori.core.policy.nodes.pools import NodePool
 from kajitori.core.spec.node_request import NodeRequest
-from kajitori.core.words import names
 
 GROUP = "autoscaling.x-k8s.io"
 CONSUMES = f"{GROUP}/consume-provisioning-request"

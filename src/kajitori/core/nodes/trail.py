@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from kajitori.core.words.times import format_time, parse_time
+from kajitori.core.formats.times import format_time, parse_time
 
 KEPT = 12
 """Most entries that are kept, the latest ones."""

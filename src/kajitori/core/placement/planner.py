@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
+from kajitori.core.kubernetes.taints import Toleration
 from kajitori.core.placement.choosing import Rows, choose
 from kajitori.core.placement.snapshot import CPU, GPU, Counts, Mask, NodeTable, Snapshot
-from kajitori.core.words.nodes.taints import Toleration
 
 CpuRunsOnGpuNodes = Literal["never", "whenNoOthers", "always"]
 

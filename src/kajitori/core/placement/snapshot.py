@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kajitori.core.gpus.offers import BY_CLAIM, GpuOffer
-from kajitori.core.words.names import TAINT_UNHEALTHY
-from kajitori.core.words.nodes.taints import Taint, Toleration
+from kajitori.core.kubernetes.taints import Taint, Toleration
+from kajitori.core.naming.names import TAINT_UNHEALTHY
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]

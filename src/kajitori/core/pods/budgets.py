@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from kajitori.core.gang import Member
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
 

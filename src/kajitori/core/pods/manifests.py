@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kajitori.core.formats.quantities import format_memory
+from kajitori.core.naming import first_step, names
 from kajitori.core.pods.tickets import Ticket, sign, sign_member
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words import first_step, names
-from kajitori.core.words.quantities import format_memory
 
 Manifest = dict[str, Any]
 

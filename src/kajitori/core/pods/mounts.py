@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kajitori.core.formats.quantities import format_memory
+from kajitori.core.naming import first_step, names
 from kajitori.core.pods import mpi
 from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
 from kajitori.core.pods.resolved import Findings, Resolved, RunIdentity
@@ -9,8 +11,6 @@ from kajitori.core.policy.model import Policy
 from kajitori.core.policy.runs.mounts import Volume
 from kajitori.core.spec.parts import SHM_PATH
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words import first_step, names
-from kajitori.core.words.quantities import format_memory
 
 
 class Mounts:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kajitori.core.naming import first_step
 from kajitori.core.pods.resolved import Findings, Resolved
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words import first_step
 
 Manifest = dict[str, Any]
 

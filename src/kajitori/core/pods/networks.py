@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kajitori.core.naming import names
 from kajitori.core.pods.manifests import Manifest, owner_reference, put
 from kajitori.core.spec.parts import RunNetwork
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words import names
 
 LABEL_SERVICE = "kubernetes.io/service-name"
 LABEL_HEADLESS = "service.kubernetes.io/headless"

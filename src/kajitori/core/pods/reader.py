@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any
 
+from kajitori.core.naming import names
 from kajitori.core.pods.manifests import Manifest, owner_of_members, put
 from kajitori.core.pods.resolved import RunIdentity
 from kajitori.core.pods.step_container import security_of_step
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.status import Attempt, RunStatus
-from kajitori.core.words import names
 from kajitori.errors import FieldError
 
 CONTAINER = "reader"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kajitori.core.gpus.offers import GpuWay
+from kajitori.core.kubernetes.taints import Toleration
 from kajitori.core.pods.reach import Reach
 from kajitori.core.policy.runs.limits import PriorityWord
 from kajitori.core.spec.status import Finding
-from kajitori.core.words.nodes.taints import Toleration
 
 DEAD_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """Taints that Kubernetes' node lifecycle controller puts on a node that stopped reporting."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kajitori.core.formats.quantities import format_cpu, parse_cpu_millis
+from kajitori.core.naming import first_step
 from kajitori.core.pods.manifests import Manifest, put
 from kajitori.core.pods.resolved import Resolved
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words import first_step
-from kajitori.core.words.quantities import format_cpu, parse_cpu_millis
 
 
 def step_container(

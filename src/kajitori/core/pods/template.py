@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kajitori.core.formats.quantities import format_cpu, format_memory
 from kajitori.core.gpus.offers import GpuWay, claim_spec
+from kajitori.core.kubernetes.image_names import full_image_name, looks_like_a_program
+from kajitori.core.kubernetes.taints import Toleration
+from kajitori.core.naming import first_step, names
 from kajitori.core.pods import mpi
 from kajitori.core.pods.manifests import CHECKPOINT_ENV, CLAIM_OF_POD, GPU_CLAIM, Manifest, put
 from kajitori.core.pods.mounts import (
@@ -24,10 +28,6 @@ from kajitori.core.spec.array import Array
 from kajitori.core.spec.parts import HealthCheck, SecretUse
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.telemetry.training import METRICS_ENV, TENSORBOARD_ENV
-from kajitori.core.words import first_step, names
-from kajitori.core.words.image_names import full_image_name, looks_like_a_program
-from kajitori.core.words.nodes.taints import Toleration
-from kajitori.core.words.quantities import format_cpu, format_memory
 
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 """Default of Kubernetes."""

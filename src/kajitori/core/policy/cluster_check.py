@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from kajitori.core.documents.faults import path_of
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.runs.mounts import Volume
-from kajitori.core.words.suggestions import first_few, nearest
+from kajitori.core.suggestions import first_few, nearest
 from kajitori.errors import Fault
 
 MAX_LOOKUPS = 500

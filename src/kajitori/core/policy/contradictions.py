@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from kajitori.core.formats.quantities import format_cpu, format_duration, format_memory
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.network_access import is_within, place_fault
-from kajitori.core.words.quantities import format_cpu, format_duration, format_memory
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault
 
 _Pair = tuple[str, int | None, str, int | None, Callable[[int], str]]

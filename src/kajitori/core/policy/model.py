@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import DnsLabel, Duration, DurationAboveZero, LabelKey, Memory, ObjectName
+from kajitori.core.naming.names import PRIORITY_CLASS
 from kajitori.core.policy.idle import IdleGpus
 from kajitori.core.policy.network.access import Networking
 from kajitori.core.policy.network.traffic import TrafficPolicy
@@ -32,7 +33,6 @@ from kajitori.core.policy.runs.stuck import StuckRuns
 from kajitori.core.policy.runs.sweeps import Sweeps
 from kajitori.core.policy.runs.templates import Template
 from kajitori.core.policy.teams import Team
-from kajitori.core.words.names import PRIORITY_CLASS
 from kajitori.errors import FieldError
 
 

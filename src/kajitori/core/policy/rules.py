@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kajitori.core.formats.quantities import format_cores, format_duration, format_memory
 from kajitori.core.policy.idle import IdleTimes
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.queue.preemption import Guarantee
@@ -16,7 +17,6 @@ from kajitori.core.policy.runs.stuck import StuckTimes
 from kajitori.core.policy.runs.templates import Template
 from kajitori.core.policy.teams import Team
 from kajitori.core.spec.network_access import NetworkAccess
-from kajitori.core.words.quantities import format_cores, format_duration, format_memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
+from kajitori.core.naming.names import RUN_NAME_MAX_LENGTH
 
 PREFIX = "/proxy/"
 LOOPBACK = "localhost"

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.quantities import format_cores, memory_needed
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage
 from kajitori.core.placement.snapshot import CPU, MEMORY, PODS, Counts, Snapshot
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.words.nodes.node_lists import compress
-from kajitori.core.words.quantities import format_cores, memory_needed
 
 SHOWN_HOLDERS = 20
 SHOWN_BLOCKED = 5

@@ -21,6 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
+from kajitori.core.kubernetes.taints import Toleration
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, Placement, eligible_nodes, room_of
 from kajitori.core.placement.releases import Ending
@@ -28,7 +29,6 @@ from kajitori.core.placement.snapshot import Counts, Mask, NodeFacts, Snapshot
 from kajitori.core.policy.queue.order import LIKELY
 from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words.nodes.taints import Toleration
 
 StopWatch = Callable[[], Callable[[], bool]]
 """A function that starts a stop-watch and returns a function that tells whether there is time left."""

@@ -15,12 +15,12 @@ from operator import add
 
 import numpy as np
 
+from kajitori.core.formats.quantities import round_memory
+from kajitori.core.kubernetes.taints import Toleration
 from kajitori.core.placement.planner import CpuRunsOnGpuNodes, GangRequest, MemberRequest, eligible_nodes
 from kajitori.core.placement.snapshot import PODS, Mask, NodeTable
 from kajitori.core.policy.queue.preemption import Guarantee
 from kajitori.core.queue.victims import RunningGang
-from kajitori.core.words.nodes.taints import Toleration
-from kajitori.core.words.quantities import round_memory
 
 Amounts = tuple[int, ...]
 """Millicores, bytes, GPUs, whole nodes, as `Guarantee.amounts` has them."""

@@ -20,10 +20,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kajitori.core.naming.names import is_ownerless
 from kajitori.core.policy.queue.formula import Values
 from kajitori.core.policy.queue.order import OrderRules
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words.names import is_ownerless
 
 
 @dataclass(frozen=True, slots=True)

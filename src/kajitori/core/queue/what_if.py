@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from kajitori.core.formats.quantities import format_duration, memory_there
 from kajitori.core.placement.planner import GangRequest, Placement, Shortage, occupy_rows, room_of
 from kajitori.core.placement.snapshot import Mask, Snapshot
 from kajitori.core.queue.backfill import Reservation, Schedule, schedule
 from kajitori.core.queue.forecast import forecast, rows_of
 from kajitori.core.queue.freeing import Freeing, Simulation, StopWatch, to_free, unlimited_time
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words.quantities import format_duration, memory_there
 
 _TIMES = (86400, 43200, 21600, 10800, 3600, 1800, 900, 300)
 """Time limits to try, in seconds: a run that ends soon may pass others."""

@@ -25,9 +25,9 @@ from typing import Any
 import msgspec
 
 from kajitori.core.documents.fields import RULES
+from kajitori.core.naming import names
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names
 
 Schema = dict[str, Any]
 

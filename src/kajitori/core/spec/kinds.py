@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kajitori.core.kubernetes.image_names import full_image_name
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words.image_names import full_image_name
 
 _NUMBER = re.compile(r"(?<![\w.+-])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.-])")
 _NUMBER_IN_PATH = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import checked_cidr
+from kajitori.core.suggestions import nearest
 from kajitori.core.traffic.address_classes import Classes, Network, without
-from kajitori.core.words.suggestions import nearest
 from kajitori.errors import FieldError
 
 EVERYWHERE = "all"

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import parse_time
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import parse_time
 
 
 class RequestState(StrEnum):

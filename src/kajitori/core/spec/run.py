@@ -1,7 +1,7 @@
 """The spec of a Run: what a user asks for, with field names close to Docker's options.
 
 The spec is stored as the user wrote it. Policy fills in what it leaves out (`core.admission.decide`) each time an
-attempt is planned. Sizes follow `core.words.quantities.parse_spec_memory_bytes`.
+attempt is planned. Sizes follow `core.formats.quantities.parse_spec_memory_bytes`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from kajitori.core.documents.fields import (
     UserEnvName,
     rules,
 )
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.naming.names import RUN_NAME_MAX_LENGTH
 from kajitori.core.spec.array import MAX_TEXT as MAX_ARRAY_TEXT
 from kajitori.core.spec.array import Array, parse_array
 from kajitori.core.spec.network_access import NetworkAccess
@@ -41,8 +43,6 @@ from kajitori.core.spec.parts import (
     Toleration,
     VolumeUse,
 )
-from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
-from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Fault, FieldError, InvalidInput
 
 LEAST_STUCK_SECONDS = 120

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from kajitori.core.formats.node_lists import expand, expand_ranks
 from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words.nodes.node_lists import expand, expand_ranks
 
 NOTABLE_LIMIT = 64
 """Maximum number of notable members in a status."""
@@ -24,7 +24,7 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, k
 
     number: int
     nodes: str
-    """Node of each rank in `ranks`, in rank order, as a list of `core.words.node_lists`."""
+    """Node of each rank in `ranks`, in rank order, as a compact list like `gpu-[001-016]`."""
     ranks: str = ""
     """Ranks of the attempt, as ranges (`0-3,7`); empty means all ranks."""
     template: str = ""
@@ -191,7 +191,7 @@ class Resize(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw
     lost members, and stay reserved until the next attempt is planned."""
 
     nodes: str
-    """Nodes in rank order, as a list of `core.words.node_lists`."""
+    """Nodes in rank order, as a compact list like `gpu-[001-016]`."""
     fewest: int
     """Minimum number of these nodes for a start. If fewer are usable, the reservation is dropped."""
     since: str = ""

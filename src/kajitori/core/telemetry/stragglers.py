@@ -24,10 +24,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.telemetry.bands import Band, Bands, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, WORK_SECONDS, Unit, describe
-from kajitori.core.words.times import format_time, time_at
 
 MIN_PEERS = 4
 """Fewest values, ranks or nodes among which one can stand out."""

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.telemetry.hangs.stacks import NO_TIME, Frame, ProcessStacks
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAFFIC, TRAINING_PREFIX
 from kajitori.core.telemetry.report import Answer, Series, member_columns
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import format_time, time_at
 
 MOVED_BYTES_PER_SECOND = 4096.0
 """Traffic of the busiest rank that counts as progress. Connections that only keep themselves alive need less."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kajitori.core.telemetry.protobuf import fields, parts
 from kajitori.core.telemetry.quantities import KEPT_SAMPLES, TRAINING_PREFIX, Kind, describe
 from kajitori.core.telemetry.report import FIGURE, MAX_FIGURES
-from kajitori.core.words.protobuf import fields, parts
 
 METRICS_ENV = "KAJI_METRICS"
 """Path of the file to which a program may append JSON lines."""

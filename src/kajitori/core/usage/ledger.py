@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from kajitori.core.formats.node_lists import compress, compress_ranks, expand, expand_ranks
+from kajitori.core.formats.times import parse_time
 from kajitori.core.spec.status import Amounts, Attempt, Holding, RunStatus, Segment, Usage, UsageTotal
-from kajitori.core.words.nodes.node_lists import compress, compress_ranks, expand, expand_ranks
-from kajitori.core.words.times import parse_time
 
 CLOSED_LENGTH = 24_000
 """Characters of ranks and nodes that the closed segments of a status may take together."""

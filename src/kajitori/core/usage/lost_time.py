@@ -21,8 +21,8 @@ from statistics import median
 
 import msgspec
 
+from kajitori.core.formats.quantities import format_duration
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words.quantities import format_duration
 
 NOTHING_TO_LOSE = -2
 """`saves_every` of services and notebooks: the end of a member takes no work with it."""

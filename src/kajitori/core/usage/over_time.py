@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.usage.daily import DAY, shares
 from kajitori.core.usage.sums import HOUR, By
-from kajitori.core.words.times import format_time, time_at
 
 SECONDS = {By.DAY: DAY, By.HOUR: HOUR}
 """Length of one day and of one hour."""

@@ -289,7 +289,7 @@ def _grace(request: web.Request, container: Container) -> str | None:
 
 
 def _until(text: str, now: float) -> float:
-    from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
+    from kajitori.core.formats.quantities import QuantityError, parse_duration_seconds
 
     try:
         return now - parse_duration_seconds(text)

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from kajitori.core.formats.quantities import round_memory
 from kajitori.core.telemetry.processes import processor_time
-from kajitori.core.words.quantities import round_memory
 from kajitori.docker.engine import Engine, engine_of, json_answer, sentence
 from kajitori.docker.events import EVENT_FILTERS, passes
 from kajitori.docker.hijack import MULTIPLEXED, RAW, SYSTEM_ERROR, frame

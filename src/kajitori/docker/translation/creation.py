@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kajitori.core.kubernetes import texts
 from kajitori.core.spec.run import MAX_RESTARTS, after_of
-from kajitori.core.words import texts
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, NETWORK, Container
 from kajitori.docker.translation.options import answer_others, kept_config, kept_host_config, refuse, warn
 from kajitori.docker.translation.request import Creation, run_name

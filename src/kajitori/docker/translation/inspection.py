@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any
 
+from kajitori.core.formats.quantities import parse_spec_memory_bytes
 from kajitori.core.spec.health import output_of_check
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import MAX_RESTARTS
-from kajitori.core.words.quantities import parse_spec_memory_bytes
 from kajitori.docker.translation.container import (
     NETWORK,
     NO_TIME,

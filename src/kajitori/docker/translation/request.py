@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from kajitori.core.naming.names import RUN_NAME_MAX_LENGTH
 from kajitori.core.spec.run import name_fault
-from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
 from kajitori.docker.translation.container import ANNOTATION
 from kajitori.errors import Fault
 

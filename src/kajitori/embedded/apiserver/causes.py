@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.words.texts import go_quoted
+from kajitori.core.kubernetes.texts import go_quoted
 
 
 @dataclass(frozen=True, slots=True)

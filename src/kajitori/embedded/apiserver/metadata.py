@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, forbidden, invalid, required, too_long
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core.words.times import format_time, parse_time
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.embedded.controllers.node_health import is_ready
 from kajitori.embedded.objects import Condition, LabelSelector, Pod, condition, no_metadata
 from kajitori.kube.metadata import ObjectMeta

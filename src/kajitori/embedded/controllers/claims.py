@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kajitori.core.words.quantities import QuantityError, parse_memory_bytes
+from kajitori.core.formats.quantities import QuantityError, parse_memory_bytes
 from kajitori.embedded.objects import Claim, PersistentVolume, Pod, StorageClass
 
 PROVISIONER = "kajitori.dev/local"

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from kajitori import errors
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.embedded.controllers import node_health
 from kajitori.embedded.controllers.cache import Cache
 from kajitori.embedded.controllers.controller import Controller

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from kajitori.core.words.nodes import taints as taint_rules
-from kajitori.core.words.times import format_time, parse_time
+from kajitori.core.formats.times import format_time, parse_time
+from kajitori.core.kubernetes import taints as taint_rules
 from kajitori.embedded.objects import Lease, Node, Pod, Taint, Toleration, condition, is_true
 
 GRACE_SECONDS = 40.0

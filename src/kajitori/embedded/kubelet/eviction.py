@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kajitori.core.words.quantities import format_memory
+from kajitori.core.formats.quantities import format_memory
 from kajitori.embedded.kubelet.settings import EvictionThresholds
 
 

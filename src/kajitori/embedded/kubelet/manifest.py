@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.words.quantities import parse_cpu_millis, parse_memory_bytes
+from kajitori.core.formats.quantities import parse_cpu_millis, parse_memory_bytes
 from kajitori.embedded import names
 
 Manifest = dict[str, Any]

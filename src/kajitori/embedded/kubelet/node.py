@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori import __version__
-from kajitori.core.words.quantities import format_cpu, format_memory
-from kajitori.core.words.times import format_time, seconds_since
+from kajitori.core.formats.quantities import format_cpu, format_memory
+from kajitori.core.formats.times import format_time, seconds_since
 from kajitori.embedded import names
 from kajitori.embedded.kubelet.machine.detection import resolves_to_here
 from kajitori.embedded.kubelet.network.pod_networks import overlap

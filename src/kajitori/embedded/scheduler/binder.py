@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori import errors
+from kajitori.core.formats.times import format_time
 from kajitori.core.gpus.devices import Device
-from kajitori.core.words.times import format_time
 from kajitori.embedded.controllers import claims
 from kajitori.embedded.controllers.cache import Cache
 from kajitori.embedded.controllers.informer import Key

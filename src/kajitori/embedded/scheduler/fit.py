@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kajitori.core.words.nodes.pod_amounts import Amounts, pod_amounts
-from kajitori.core.words.nodes.taints import Taint, Toleration
-from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
-from kajitori.core.words.selectors import holds
+from kajitori.core.formats.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.kubernetes.pod_amounts import Amounts, pod_amounts
+from kajitori.core.kubernetes.selectors import holds
+from kajitori.core.kubernetes.taints import Taint, Toleration
 from kajitori.embedded.objects import Container, Node, NodeSelectorTerm, Pod, PodSpec, Requirement, is_true
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")

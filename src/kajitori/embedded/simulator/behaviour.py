@@ -26,9 +26,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from kajitori.core.words.backoff import backoff_seconds
-from kajitori.core.words.quantities import QuantityError, format_memory, parse_duration_seconds, parse_memory_bytes
-from kajitori.core.words.times import format_time, parse_time
+from kajitori.core.backoff import backoff_seconds
+from kajitori.core.formats.quantities import QuantityError, format_memory, parse_duration_seconds, parse_memory_bytes
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.embedded.objects import Condition, Container, Pod
 
 PREFIX = "sim.kajitori.dev/"

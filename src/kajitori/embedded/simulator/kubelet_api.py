@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.embedded.fingerprints import fingerprint
 from kajitori.embedded.objects import Pod
 from kajitori.embedded.simulator.behaviour import Behaviour, is_running

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.embedded.names import ANNOTATION_SERVING_CERTIFICATE, GPU_RESOURCE
 from kajitori.embedded.simulator.settings import SimSettings
 

@@ -13,8 +13,8 @@ from kajitori.cluster.platform.survey import secret_faults, survey
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.option_faults import raise_all
 from kajitori.configuration.options.operators import InstallOptions
+from kajitori.core.naming import names
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.core.words import names
 from kajitori.entrypoints.installation.keys import apply_certificates, ensure_sign_in_key
 from kajitori.entrypoints.installation.planning import (
     DEFINITION,

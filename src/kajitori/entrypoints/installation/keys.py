@@ -9,7 +9,7 @@ from secrets import token_bytes
 from kajitori.cluster.platform.applying import apply, find
 from kajitori.configuration.options.operators import InstallOptions
 from kajitori.configuration.sign_in import SHORTEST_KEY_BYTES
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.entrypoints.installation.planning import Say, secret_id, with_client
 from kajitori.errors import Forbidden, Unavailable
 from kajitori.install.parts.certificates import ends, issue, issued_in, names_in, secret, secrets

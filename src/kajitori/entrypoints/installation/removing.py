@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kajitori.cluster.platform.applying import apply, remove, wait_gone
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.options.operators import InstallOptions
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.entrypoints.installation.planning import (
     DEFINITION,
     LOOK_SECONDS,

@@ -8,7 +8,7 @@ import socket
 
 from kajitori.cluster.platform.install import install
 from kajitori.controllers.leadership import Leadership
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.entrypoints.process import ensure_namespace
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient

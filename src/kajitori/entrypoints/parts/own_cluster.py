@@ -7,8 +7,8 @@ import contextlib
 
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.core.kubernetes.texts import http_url
 from kajitori.core.leadership import LeaderState
-from kajitori.core.words.texts import http_url
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.entrypoints.process import Part
 from kajitori.errors import Unavailable

@@ -17,7 +17,7 @@ import zstandard
 import kajitori
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.documents.fields import RESERVED_ENV_PREFIX
-from kajitori.core.words import first_step, names
+from kajitori.core.naming import first_step, names
 from kajitori.embedded.controllers.disruption import Workload
 from kajitori.embedded.kubelet.adapter import Isolation, PodAdapter
 from kajitori.embedded.kubelet.manifest import Manifest

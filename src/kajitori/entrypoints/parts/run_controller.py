@@ -48,7 +48,7 @@ from kajitori.controllers.watching.idle import IdleWatcher, NodeGpuInspector
 from kajitori.controllers.watching.stragglers import StragglerWatcher
 from kajitori.controllers.watching.stuck import StuckWatcher
 from kajitori.controllers.workqueue import WorkQueue
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds

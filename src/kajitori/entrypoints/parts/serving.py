@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from kajitori.configuration.options.own_cluster import UpOptions
-from kajitori.core.words.texts import http_url, is_loopback
+from kajitori.core.kubernetes.texts import http_url, is_loopback
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, issue_web
 
 _OUTSIDE_ADDRESS = ("192.0.2.1", 9)

@@ -12,7 +12,7 @@ from kajitori.agent.telemetry.gpus.readings import GpuSource
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.reporting import TelemetryReporting
 from kajitori.agent.telemetry.samples import MemberSamples, Sampling
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.embedded.kubelet.pods.inspection import RunningContainer
 
 

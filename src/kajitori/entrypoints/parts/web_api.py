@@ -66,8 +66,8 @@ from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.configuration.web_limits import WebLimits
+from kajitori.core.naming import names
 from kajitori.core.protection.token_bucket import Allowances
-from kajitori.core.words import names
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.monitoring.metrics import ApiMetrics, new_registry

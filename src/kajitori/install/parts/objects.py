@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from kajitori.core.words.names import LABEL_MANAGED_BY, MANAGED_BY
+from kajitori.core.naming.names import LABEL_MANAGED_BY, MANAGED_BY
 
 Object = dict[str, Any]
 

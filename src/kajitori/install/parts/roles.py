@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kajitori.core.admission.run_changes import ADMINISTER
 from kajitori.core.leadership import LEASE_NAME
-from kajitori.core.words.names import GROUP, TICKETS_SECRET
+from kajitori.core.naming.names import GROUP, TICKETS_SECRET
 from kajitori.install.parts.objects import RBAC, Object, aggregated_role, cluster_role, role, rule
 from kajitori.install.settings import CA_SECRET, TLS_SECRET, InstallSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kajitori.core.words.backoff import backoff_seconds
+from kajitori.core.backoff import backoff_seconds
 from kajitori.kube.errors import ApiError, ConnectionFailed, ServerError, StorageFullError, TooManyRequestsError
 
 _SLOW_DOWN = (429, 503)

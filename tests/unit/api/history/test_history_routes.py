@@ -13,10 +13,10 @@ from kajitori.api.audit import _KINDS, CHANGES, NO_CHANGES
 from kajitori.api.history import search
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.naming.names import ANNOTATION_NOTE
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.note import Note, write_note
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState, SegmentRecord
-from kajitori.core.words.names import ANNOTATION_NOTE
 from kajitori.history.audit import OBJECT_KINDS
 from kajitori.history.databases.database import Statement
 from kajitori.history.store import History

@@ -10,7 +10,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod
 from tests.unit.api.logs.scene import PATH, at, put_member, put_run
 
-from kajitori.core.words.rotation_notice import dropped_by_rotation
+from kajitori.core.formats.rotation_notice import dropped_by_rotation
 
 Frame = tuple[dict[str, Any], str]
 

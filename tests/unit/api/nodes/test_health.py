@@ -8,11 +8,11 @@ from typing import Any
 from tests.unit.api.conftest import NOW, World
 from tests.unit.api.fake_kubernetes import run
 
+from kajitori.core.naming import names
 from kajitori.core.nodes.health import DRAINED_BY, PREFLIGHT_FAILED
 from kajitori.core.nodes.trail import TrailEvent, new_entry, read_trail, write_trail
 from kajitori.core.policy.file import Policy
 from kajitori.core.policy.nodes.health import Preflight
-from kajitori.core.words import names
 
 OTHER = {"key": "team", "value": "vision", "effect": "NoSchedule"}
 SICK = {"key": names.TAINT_UNHEALTHY, "value": PREFLIGHT_FAILED, "effect": "NoSchedule"}

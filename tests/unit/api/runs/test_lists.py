@@ -13,9 +13,9 @@ from tests.unit.api.fake_kubernetes import run
 
 from kajitori.api.streams import live_rows, run_rows
 from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.naming.names import ANNOTATION_NOTE
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.note import Note, write_note
-from kajitori.core.words.names import ANNOTATION_NOTE
 
 CHANGES = "/v1/runs/changes"
 changes = partial(change_events, path=CHANGES)

@@ -13,9 +13,9 @@ from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.app import openapi_document
 from kajitori.api.requests.middleware import OWN_NOTICE
+from kajitori.core.formats.times import format_time
 from kajitori.core.telemetry.quantities import GPU, MEMBER
 from kajitori.core.telemetry.report import Answer, Series
-from kajitori.core.words.times import format_time
 
 NOTEBOOK = "/v1/runs/team/nb"
 

@@ -10,9 +10,9 @@ from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.telemetry.test_routes import MINUTE, described, gang, minute, report
 
 from kajitori.api.streams.last_figures import PastFigures, main_figure
+from kajitori.core.formats.times import format_time
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.words.times import format_time
 from kajitori.errors import Unavailable
 from kajitori.history.store import History
 

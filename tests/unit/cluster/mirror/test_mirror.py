@@ -18,9 +18,9 @@ from kajitori.cluster.mirror.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus
-from kajitori.core.words import names
 from kajitori.kube.errors import ForbiddenError
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import DEVICE_KINDS, EVENTS, LEASES, PODS, Resource

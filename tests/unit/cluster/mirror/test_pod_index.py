@@ -18,10 +18,10 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.core import gang
+from kajitori.core.naming import names
 from kajitori.core.pods.tickets import sign_member
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, template_text
-from kajitori.core.words import names
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.watch import Added, Deleted, Modified
 

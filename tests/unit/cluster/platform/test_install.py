@@ -9,8 +9,8 @@ import pytest
 
 from kajitori.cluster.platform import applying
 from kajitori.cluster.platform.install import install
+from kajitori.core.naming import names
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.core.words import names
 from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import (

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from kajitori.cluster.platform.team_keeper import TeamKeeper
+from kajitori.core.naming.names import LABEL_MANAGED_BY, MANAGED_BY
 from kajitori.core.policy.teams import Team
-from kajitori.core.words.names import LABEL_MANAGED_BY, MANAGED_BY
 from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import ROLE_BINDINGS, Resource

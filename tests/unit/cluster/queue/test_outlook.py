@@ -16,11 +16,11 @@ from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago
 from kajitori.cluster.queue.outlook import Outlook, PendingRun
 from kajitori.cluster.queue.preemptions import Preemptions
 from kajitori.cluster.queue.usage_history import UsageHistory
+from kajitori.core.formats.times import format_time
 from kajitori.core.queue.cycle import ClusterState, CyclePlan, run_cycle
 from kajitori.core.queue.expected import UNKNOWN_SECONDS, Expectation, Source
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, Ran, SweepState
-from kajitori.core.words.times import format_time
 from kajitori.kube.resources import PODS
 
 HOUR = 3600.0

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import Member, MemberState
+from kajitori.core.naming import first_step, names
 from kajitori.core.spec.reasons import NEVER_RESTARTED, START_FAILURES, Reason
-from kajitori.core.words import first_step, names
 
 
 def node(ready: str) -> Node:

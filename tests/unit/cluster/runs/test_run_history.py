@@ -10,10 +10,10 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.run_history import REMEMBERED, RunHistory
 from kajitori.core.gang.memory import EARLIER_RUNS
+from kajitori.core.naming import names
 from kajitori.core.spec.kinds import kind_of
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.status import MemoryPeak, RunStatus
-from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta

@@ -19,10 +19,10 @@ from kajitori.controllers.workqueue import Key
 from kajitori.core.messages import outbox as post
 from kajitori.core.messages.channels import Channel, team
 from kajitori.core.messages.outbox import Message, Outbox
+from kajitori.core.naming import names
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Notice, Notices, RunStatus
-from kajitori.core.words import names
 from kajitori.errors import Conflict, Unavailable
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.messages.sender import Delivery, Receipt

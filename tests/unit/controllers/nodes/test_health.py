@@ -17,11 +17,11 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.nodes.health import HealthKeeper
+from kajitori.core.naming import names
 from kajitori.core.nodes.trail import TrailEvent, read_trail
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names
 from kajitori.errors import Conflict, Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

@@ -17,11 +17,11 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.queue import DOUBT_PATIENCE, Admitted, Queue
 from kajitori.core import gang
+from kajitori.core.naming import names
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, template_text
-from kajitori.core.words import names
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.watch import Added, Deleted
 

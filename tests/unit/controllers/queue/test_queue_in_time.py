@@ -14,10 +14,10 @@ from tests.helpers.scenes.queue_scene import NOW, QueueScene, in_queue
 
 from kajitori.controllers.queue.queue import LONGEST_PAUSE, Cycle, Queue
 from kajitori.core import gang
+from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.times import format_time
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Ran
-from kajitori.core.words.nodes.node_lists import compress
-from kajitori.core.words.times import format_time
 
 MINUTE, HOUR = 60.0, 3600.0
 

@@ -12,10 +12,10 @@ from tests.helpers.scenes.preemption_scene import TEMPLATE, PreemptionScene
 from tests.helpers.scenes.queue_scene import NOW
 
 from kajitori.core import gang
+from kajitori.core.formats.times import format_time
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Preempted, RunStatus, template_text
-from kajitori.core.words import names
-from kajitori.core.words.times import format_time
 
 
 @pytest.mark.parametrize("type", ["batch", "service"])

@@ -17,9 +17,9 @@ from kajitori.controllers.queue.queue import Admitted, QueueEntry
 from kajitori.controllers.queue.starting import Starter
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.statuses import Statuses
+from kajitori.core.formats.node_lists import compress
 from kajitori.core.placement.planner import Placement
 from kajitori.core.spec.status import Resize, RunStatus
-from kajitori.core.words.nodes.node_lists import compress
 from kajitori.kube.client import KubeClient
 
 ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}

@@ -16,10 +16,10 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.controllers.records import memory
 from kajitori.controllers.records.memory import MemoryKeeper
+from kajitori.core.naming import names
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemoryPeak, RunStatus
-from kajitori.core.words import names
 from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

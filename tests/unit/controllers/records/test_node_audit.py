@@ -17,10 +17,10 @@ from kajitori.cluster.objects import Node
 from kajitori.cluster.runs.recording import CONTROLLER
 from kajitori.controllers.records import node_audit
 from kajitori.controllers.records.node_audit import NodeAudit
+from kajitori.core.naming import names
 from kajitori.core.nodes.health import DRAINED_BY
 from kajitori.core.nodes.trail import TrailEvent, new_entry, write_trail
 from kajitori.core.usage.records import AuditEntry
-from kajitori.core.words import names
 from kajitori.errors import Unavailable
 from kajitori.history.store import History
 from kajitori.kube.decoding import decode

@@ -17,10 +17,10 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.tidying import overdue, referenced_code, tidy
+from kajitori.core.naming import first_step
 from kajitori.core.policy.model import Logs
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, RunStatus, template_text
-from kajitori.core.words import first_step
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 

@@ -25,11 +25,11 @@ from kajitori.controllers.runs.attempts import (
     prepare,
 )
 from kajitori.core.gang import DeleteMembers
+from kajitori.core.kubernetes.selectors import parse_labels
+from kajitori.core.naming import first_step, names
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Attempt, template_text
-from kajitori.core.words import first_step, names
-from kajitori.core.words.selectors import parse_labels
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 

@@ -13,11 +13,11 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.attempts import StartRefused
 from kajitori.controllers.runs.claims import StartingClaims, check_claims
 from kajitori.controllers.workqueue import WorkQueue
+from kajitori.core.formats.times import format_time
 from kajitori.core.gang import Member, MemberState
+from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Attempt, template_text
-from kajitori.core.words import names
-from kajitori.core.words.times import format_time
 from kajitori.kube.metadata import ObjectMeta
 
 NOW = datetime(2026, 11, 23, 4, 44, tzinfo=UTC)

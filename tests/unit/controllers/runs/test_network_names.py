@@ -11,10 +11,10 @@ import msgspec
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.network_names import NameKeeper, ensure_networks
+from kajitori.core.naming import names
 from kajitori.core.pods.networks import listed_networks
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta

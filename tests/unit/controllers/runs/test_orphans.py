@@ -11,7 +11,7 @@ import pytest
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.controllers.runs.orphans import Orphans
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 

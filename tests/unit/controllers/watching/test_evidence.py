@@ -21,11 +21,11 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.watching import evidence
 from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.stuck import Inspection
+from kajitori.core.naming import names
 from kajitori.core.telemetry.hangs.evidence import read
 from kajitori.core.telemetry.hangs.stacks import Detail, Frame, MemberStacks, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.report import Answer, Series
 from kajitori.core.telemetry.stuck import Finding, Verdict
-from kajitori.core.words import names
 from kajitori.errors import Unavailable
 from kajitori.kube.metadata import ObjectMeta
 

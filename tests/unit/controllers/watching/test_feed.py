@@ -17,11 +17,11 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.watching import feed as feeds
 from kajitori.controllers.watching.feed import Feed, Round
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import Unavailable
 from kajitori.history import telemetry
 from kajitori.history.store import History

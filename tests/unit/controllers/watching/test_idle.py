@@ -19,6 +19,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.watching.feed import Round
 from kajitori.controllers.watching.idle import FRESH_SECONDS, GpuInspector, IdleWatcher, NodeGpuInspector
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase
@@ -28,7 +29,6 @@ from kajitori.core.telemetry.idle import Limits
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import GPU, MEMBER
 from kajitori.core.telemetry.report import Answer, Series
-from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import Unavailable
 from kajitori.kube.metadata import ObjectMeta
 

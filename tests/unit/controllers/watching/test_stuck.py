@@ -15,6 +15,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
 from kajitori.controllers.watching.stuck import LOOK_AGAIN_SECONDS, UNSEEN_AGAIN_SECONDS, Inspection, StuckWatcher
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase
@@ -22,7 +23,6 @@ from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stuck import Finding
-from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import Unavailable
 from kajitori.kube.metadata import ObjectMeta
 

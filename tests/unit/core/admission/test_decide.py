@@ -12,10 +12,10 @@ from tests.helpers.scenes.deciding import FACTS, GI, codes, container, decided, 
 
 from kajitori.core.admission.decide import Facts
 from kajitori.core.admission.resolve import promised_restarts
+from kajitori.core.naming import first_step
 from kajitori.core.placement.snapshot import NodeTable
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.status import Finding
-from kajitori.core.words import first_step
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 
 

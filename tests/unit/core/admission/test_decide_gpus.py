@@ -9,10 +9,10 @@ from tests.helpers.scenes.deciding import FACTS, container, decided, node, refus
 
 from kajitori.core.admission.decide import Facts
 from kajitori.core.gpus.offers import GpuOffer
+from kajitori.core.naming import names
 from kajitori.core.placement.planner import GangRequest, Placement, eligible_nodes, occupy, place
 from kajitori.core.placement.snapshot import GPU, NodeFacts, NodeTable, Snapshot
 from kajitori.core.pods.manifests import MemberPods, gpu_claim_template
-from kajitori.core.words import names
 
 CLAIM = "claim:gpu.nvidia.com"
 SLICE = "h100-mig-1g.10gb"

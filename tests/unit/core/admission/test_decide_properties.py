@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.helpers.scenes.deciding import BERT, CLUSTER, HOME, container
 
 from kajitori.core.admission.decide import Facts, decide
+from kajitori.core.formats.quantities import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.placement.planner import GangRequest, Placement, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.pods.template import literal
 from kajitori.core.policy.file import Policy, default_policy, parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words.quantities import parse_cpu_millis, parse_memory_bytes
 from kajitori.errors import InvalidInput
 
 

@@ -9,10 +9,10 @@ import pytest
 from tests.helpers.scenes.deciding import CLUSTER, FACTS, GI, decided, node, refused
 
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.kubernetes.taints import Taint
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.policy.file import default_policy, on_own_cluster, parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words.nodes.taints import Taint
 from kajitori.errors import Refused
 
 REFUSALS: list[tuple[str, dict[str, Any], dict[str, Any], str, str, str]] = [

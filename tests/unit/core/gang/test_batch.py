@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.scenes.gangs import NOW, PENDING, SUCCEEDED, after, failed, kinds, member, run, step, with_attempt
 
 from kajitori.core import gang
+from kajitori.core.formats.node_lists import compress
 from kajitori.core.gang import (
     CreateMembers,
     DeleteMembers,
@@ -28,7 +29,6 @@ from kajitori.core.gang import (
 )
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, Ran, RunStatus, SweepState, to_document
-from kajitori.core.words.nodes.node_lists import compress
 
 
 def test_a_new_run_requests_nodes() -> None:

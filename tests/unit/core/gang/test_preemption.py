@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.helpers.scenes.gangs import FAILED, NOW, SUCCEEDED, after, member, step
 
+from kajitori.core.formats.times import format_time
 from kajitori.core.gang import (
     DeleteMember,
     DeleteMembers,
@@ -26,7 +27,6 @@ from kajitori.core.gang import (
 )
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, Setback, SweepState
-from kajitori.core.words.times import format_time
 
 ASKED = Preempted(
     by="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kajitori.core.formats.rotation_notice import dropped_by_rotation
 from kajitori.core.logs.notices import UNKNOWN_TIME, missing_beginning
-from kajitori.core.words.rotation_notice import dropped_by_rotation
 
 STARTED = "2026-11-21T10:00:00Z"
 

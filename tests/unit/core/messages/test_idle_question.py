@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.messages.composing import composed
 from kajitori.core.messages.idle_question import (
     cost,
@@ -31,7 +32,6 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Holding, IdleState, RunStatus, Usage
 from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import Bounds, Finding, Verdict
-from kajitori.core.words.times import format_time, parse_time
 
 NOON = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 SINCE = int(NOON.timestamp()) - 3 * 3600

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kajitori.core.formats.times import format_time
 from kajitori.core.messages.notices import FRESH, MOST_WAITING, warning_at, with_notices
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Notice, Notices, Preempted, RunStatus, Setback, Stuck, SweepState
-from kajitori.core.words.times import format_time
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 RULES = Notifications()

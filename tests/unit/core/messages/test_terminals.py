@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from kajitori.core.formats.times import format_time
 from kajitori.core.messages.terminals import due_notices, next_notice_at
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import IdleState, Preempted, RunStatus, Setback
-from kajitori.core.words.times import format_time
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 

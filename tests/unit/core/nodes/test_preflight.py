@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.kubernetes.taints import Taint
+from kajitori.core.naming import names
 from kajitori.core.nodes.preflight import EXPECTED_GPUS_ENV, name_of_test, policy_for_tests, run_of_test, spec_of_test
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.policy.file import Policy, parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import name_fault
-from kajitori.core.words import names
-from kajitori.core.words.nodes.taints import Taint
 from kajitori.errors import InvalidInput, Refused
 
 LABELS = {"kubernetes.io/hostname": "host-7"}

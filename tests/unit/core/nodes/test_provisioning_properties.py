@@ -24,11 +24,11 @@ from tests.helpers.scenes.pools import (
     rules,
 )
 
+from kajitori.core.formats.times import format_time
 from kajitori.core.nodes.provisioning import Answer, Pool, UnplacedRun
 from kajitori.core.placement.planner import GangRequest, Shortage, occupy, place
 from kajitori.core.placement.snapshot import NodeFacts, Snapshot
 from kajitori.core.spec.node_request import NodeRequest
-from kajitori.core.words.times import format_time
 
 
 @st.composite

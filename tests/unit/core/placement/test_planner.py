@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers.scenes.plain_plan import plan
 
+from kajitori.core.kubernetes.taints import Taint, Toleration
 from kajitori.core.placement.planner import (
     GangRequest,
     MemberRequest,
@@ -21,7 +22,6 @@ from kajitori.core.placement.planner import (
     place,
 )
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.words.nodes.taints import Taint, Toleration
 
 GIB = 1 << 30
 

@@ -8,10 +8,10 @@ import pytest
 from tests.helpers.scenes.gangs import member
 
 from kajitori.core.gang import MemberState
+from kajitori.core.naming import names
 from kajitori.core.pods.budgets import budget_spec
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
-from kajitori.core.words import names
 
 BY_UID = {"matchLabels": {names.LABEL_RUN_UID: "u1"}}
 

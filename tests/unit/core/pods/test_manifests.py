@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.naming import first_step, names
 from kajitori.core.pods.manifests import MemberPods, checkpoint_claim, headless_service, launcher_of, priority_class
 from kajitori.core.pods.tickets import Ticket, verify
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words import first_step, names
 
 METRICS = {"name": "kajitori-metrics", "emptyDir": {}}
 METRICS_MOUNT = {"name": "kajitori-metrics", "mountPath": "/kajitori-metrics"}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide
+from kajitori.core.naming import first_step
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.pods.tickets import KEY_BYTES
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words import first_step
 from kajitori.errors import Refused
 
 START = {"start": {"image": "kajitori:1", "server": "http://web"}}

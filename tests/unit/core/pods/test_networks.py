@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kajitori.core.naming import names
 from kajitori.core.pods.networks import (
     UNKNOWN_DNS,
     Address,
@@ -19,7 +20,6 @@ from kajitori.core.pods.networks import (
 )
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words import names
 
 NETWORK = [{"name": "shop_default", "aliases": ["db"]}]
 

@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.helpers.scenes.deciding import codes, decided, refused
 
+from kajitori.core.naming import names
 from kajitori.core.pods import manifests
 from kajitori.core.pods.reach import Reach, network_rules
 from kajitori.core.policy.file import Policy, on_own_cluster, parse_policy
 from kajitori.core.policy.network.traffic import TrafficPolicy
 from kajitori.core.traffic.address_classes import Address
-from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 
 Rules = dict[str, Any]

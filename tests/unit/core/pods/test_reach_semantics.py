@@ -12,11 +12,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.core.naming import names
 from kajitori.core.pods import manifests
 from kajitori.core.pods.reach import network_rules, reach_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words import names
 
 Address = IPv4Address | IPv6Address
 OWN = "vision"

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kajitori.core.naming import names
 from kajitori.core.pods.reader import (
     IDLE_SECONDS,
     ReaderStep,
@@ -21,7 +22,6 @@ from kajitori.core.pods.resolved import RunIdentity
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, template_text
-from kajitori.core.words import names
 from kajitori.errors import FieldError
 
 HOST = {"hostPath": {"path": "/ckpts/ml/bert", "type": "DirectoryOrCreate"}}

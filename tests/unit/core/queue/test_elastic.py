@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kajitori.core import gang
+from kajitori.core.formats.node_lists import expand
 from kajitori.core.gang import CreateMembers, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, next_step
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
@@ -20,7 +21,6 @@ from kajitori.core.policy.runs.elastic import Elastic
 from kajitori.core.queue.elastic import Growable, GrowthTimer, larger_placement, place_on_kept_nodes
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Preempted, Resize, RunStatus
-from kajitori.core.words.nodes.node_lists import expand
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 GIB = 1 << 30

@@ -10,14 +10,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kajitori.core.kubernetes.taints import Taint, Toleration
+from kajitori.core.naming.names import TAINT_UNHEALTHY
 from kajitori.core.placement.planner import GangRequest, MemberRequest, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.freeing import Occupant, Simulation, Step, StepKind, to_free
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words.names import TAINT_UNHEALTHY
-from kajitori.core.words.nodes.taints import Taint, Toleration
 
 GIB = 1 << 30
 HOUR = 3600.0

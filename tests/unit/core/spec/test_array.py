@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS, parse_array
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.errors import Fault, FieldError, InvalidInput, Refused
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.hangs.stacks import NO_TIME, Frame, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.levels import Interval
@@ -24,7 +25,6 @@ from kajitori.core.telemetry.stuck import (
     stayed_quiet,
     stood_still,
 )
-from kajitori.core.words.times import format_time, time_at
 
 START = 1_200_000
 

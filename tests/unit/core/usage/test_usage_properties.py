@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from tests.helpers.scenes.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED
 
 from kajitori.core import gang
+from kajitori.core.formats.node_lists import compress, expand
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, Member, NeedsNodes, Run
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Amounts, RunStatus, Segment, Usage, UsageTotal
 from kajitori.core.usage import ledger
 from kajitori.core.usage.ledger import amounts_key, members_of, nodes_of, open_attempt, open_ranks, seconds_between
-from kajitori.core.words.nodes.node_lists import compress, expand
-from kajitori.core.words.times import format_time, parse_time
 
 NODES = [f"gpu-{number}" for number in range(6)]
 AMOUNTS = Amounts(gpus=8, cpu_millis=4000, memory_bytes=2**30)

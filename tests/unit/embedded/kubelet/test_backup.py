@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.core.words import names
+from kajitori.core.naming import names
 
 from .conftest import Machine, until
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.cluster.runs.evictions import Excess, memory_excess
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.embedded.objects import Pod
 from kajitori.embedded.simulator.behaviour import PREFIX, Step, next_step
 from kajitori.embedded.simulator.kubelet_api import summary

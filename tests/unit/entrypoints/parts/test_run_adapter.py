@@ -18,10 +18,10 @@ from tests.unit.kube.fake_api import serving
 from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import ARCHIVE_BYTES, compress
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.naming import first_step, names
 from kajitori.core.pods.manifests import MemberPods, launcher_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.words import first_step, names
 from kajitori.embedded.kubelet.cluster import Endpoints
 from kajitori.entrypoints.parts.run_adapter import FirstStep, RunPods
 from kajitori.kube import resources

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from kajitori.agent.telemetry.gpus.grpc_call import call
-from kajitori.core.words.backoff import backoff_seconds
-from kajitori.core.words.protobuf import parts, text
+from kajitori.core.backoff import backoff_seconds
+from kajitori.core.telemetry.protobuf import parts, text
 from kajitori.errors import Unavailable, Unsupported
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.stores.blobs import Blob
 from kajitori.cluster.objects import Pod
 from kajitori.core.logs.line_index import SECOND, LineIndex, RecentIndexes
-from kajitori.core.words import names
+from kajitori.core.naming import names
 
 if TYPE_CHECKING:
     from kajitori.api.rights import User

@@ -40,7 +40,7 @@ from kajitori.api.views.logs import LogMatch, LogSearchState, LogWindow, LogWind
 from kajitori.blobs.logs import LogsOfRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import started_at_of
-from kajitori.core.words.nodes.node_lists import compress_ranks
+from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.errors import Fault, InvalidInput, NotFound
 from kajitori.kube.resources import PODS
 

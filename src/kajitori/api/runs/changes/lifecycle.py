@@ -37,10 +37,10 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Digest, Duration
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.naming import names
 from kajitori.core.spec.parts import FilesUse
 from kajitori.core.spec.reading.stored import read_stored
-from kajitori.core.words import names
-from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused, WrongState
 from kajitori.kube.resources import CLAIMS
 

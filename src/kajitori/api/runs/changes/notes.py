@@ -13,8 +13,8 @@ from kajitori.api.runs.changes.compare_and_swap import Expected, Patch, change_o
 from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document
+from kajitori.core.naming import names
 from kajitori.core.spec.note import Note, faults_of, read_note, write_note
-from kajitori.core.words import names
 from kajitori.errors import Conflict, Fault, InvalidInput
 
 router = APIRouter(tags=["runs"])

@@ -18,11 +18,11 @@ from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import Duration, DurationAboveZero
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.formats.times import seconds_since
 from kajitori.core.spec.array import MAX_TEXT
 from kajitori.core.spec.parts import RunNetwork
 from kajitori.core.spec.run import MAX_NETWORKS, MAX_RESTARTS
-from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import seconds_since
 from kajitori.errors import InvalidInput, WrongState
 
 router = APIRouter(tags=["runs"])

@@ -14,9 +14,9 @@ from kajitori.api.lookup import find_run, no_such_run
 from kajitori.api.rights import User
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RUNS, RunObject
+from kajitori.core.formats.times import format_time, seconds_since
+from kajitori.core.naming import names
 from kajitori.core.pods import reader
-from kajitori.core.words import names
-from kajitori.core.words.times import format_time, seconds_since
 from kajitori.errors import (
     FieldError,
     Forbidden,

@@ -19,12 +19,12 @@ from starlette.responses import Response
 from kajitori.api.answers.file_listings import MAX_LISTING_BYTES, MAX_PAGE, FileListings
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.runs.files.byte_ranges import ByteRange, read_range
 from kajitori.api.runs.files.opening import RENEW_SECONDS, OpenFolder, PathParameters, open_folder, renew
 from kajitori.api.runs.files.reading import ask_reader
 from kajitori.api.streams.answers import Chunks
 from kajitori.api.views.storage import FileList, FileView
-from kajitori.core.words.byte_ranges import ByteRange, read_range
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 
 router = APIRouter(tags=["runs"])
 

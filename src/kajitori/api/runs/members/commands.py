@@ -12,7 +12,7 @@ from kajitori.api.lookup import find_run
 from kajitori.api.rights import User
 from kajitori.api.runs.members.streams import running_pod
 from kajitori.cluster.objects import Pod
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import PODS

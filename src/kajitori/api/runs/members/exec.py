@@ -32,8 +32,8 @@ from kajitori.api.runs.members.terminal_notices import TerminalNotices
 from kajitori.api.streams.attachments import Attached, Attachment
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.naming import names
 from kajitori.core.spec.reading.stored import read_stored
-from kajitori.core.words import names
 from kajitori.errors import KajitoriError, WrongState
 from kajitori.kube.resources import PODS
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream

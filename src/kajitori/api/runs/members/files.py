@@ -32,7 +32,7 @@ from kajitori.api.runs.members.commands import (
 )
 from kajitori.api.runs.members.processes import MemberParameters
 from kajitori.api.views.storage import FileView, MemberFiles, UploadedFile
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 
 router = APIRouter(tags=["runs"])

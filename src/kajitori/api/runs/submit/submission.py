@@ -31,14 +31,14 @@ from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide,
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
 from kajitori.core.messages.channels import recipients_of
+from kajitori.core.naming import names
+from kajitori.core.naming.run_names import make_name
 from kajitori.core.pods import manifests, networks
 from kajitori.core.pods.ports import choose_port
 from kajitori.core.spec.reading.draft import Draft, read_draft
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.run import RunSpec, name_fault, to_document
 from kajitori.core.spec.status import MemberCounts, RunStatus
-from kajitori.core.words import names
-from kajitori.core.words.run_names import make_name
 from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused, StorageFull
 from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.errors import ConnectionFailed, NotServedError, ServerError

@@ -18,8 +18,8 @@ from kajitori.api.runs.submit.submission import (
     with_runs_to_wait_for,
 )
 from kajitori.api.views.queue import WhatIf
+from kajitori.core.formats import node_lists
 from kajitori.core.placement.planner import Placement
-from kajitori.core.words.nodes import node_lists
 
 router = APIRouter(tags=["runs"])
 

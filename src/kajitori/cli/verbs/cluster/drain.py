@@ -10,7 +10,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.many import Done
 from kajitori.cli.options import done_option, server_options
 from kajitori.cli.terminal import say
-from kajitori.core.words.suggestions import first_few
+from kajitori.core.suggestions import first_few
 from kajitori.errors import NotFound
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> N
     """Print the holders of GPUs with their runs: the first few, or all."""
     from kajitori.cli.printing.output import Column, bar, print_table
     from kajitori.cli.words.runs import age
-    from kajitori.core.words.suggestions import first_few
+    from kajitori.core.suggestions import first_few
 
     key, name = ("teams", "namespace") if by == "team" else ("users", "owner")
     holders = board.get(key) or ()

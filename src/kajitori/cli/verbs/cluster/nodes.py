@@ -123,7 +123,7 @@ def _print_members(cli: Cli, members: Sequence[Mapping[str, Any]]) -> None:
     """Print who uses the node: members of runs, and Pods of other programs."""
     from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words.runs import age, cpu_words
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.core.formats.quantities import round_memory
 
     heading("Used by")
     columns = [Column("RUN"), Column("RANK", right=True), Column("OWNER"), Column("GPUS", right=True)]
@@ -164,7 +164,7 @@ def _describe_status(node: dict[str, Any]) -> str:
 def _used_of_total(node: dict[str, Any], key: str) -> str:
     """Return `used/total`; empty if the node has none."""
     from kajitori.cli.words.runs import cpu_words
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.core.formats.quantities import round_memory
 
     amounts = node.get(key) or {}
     total, used = amounts.get("total") or 0, amounts.get("used") or 0

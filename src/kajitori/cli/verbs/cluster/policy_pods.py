@@ -123,7 +123,7 @@ def _pods_in(files: Iterable[str]) -> Iterator[tuple[str, Any]]:
     import yaml
 
     from kajitori.core.admission.plain_pods.manifests import pods_of
-    from kajitori.core.words.names import KIND
+    from kajitori.core.naming.names import KIND
     from kajitori.errors import InvalidInput
 
     for file in files:

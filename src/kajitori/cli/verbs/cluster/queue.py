@@ -101,8 +101,8 @@ def _describe_request(item: dict[str, Any]) -> str:
 
 def _remarks(item: dict[str, Any]) -> str:
     """Return remarks about a waiting run."""
-    from kajitori.core.words.nodes.node_lists import brief
-    from kajitori.core.words.suggestions import first_few
+    from kajitori.core.formats.node_lists import brief
+    from kajitori.core.suggestions import first_few
 
     notes = []
     if item["place"]["overdue"]:

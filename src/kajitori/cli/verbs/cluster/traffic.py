@@ -166,7 +166,7 @@ def _print(
 
 
 def _rows(item: Mapping[str, Any], *, by_run: bool, wide: bool, rates: bool) -> Iterator[list[str]]:
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.core.formats.quantities import round_memory
 
     name = f"{item['namespace']}/{item['name']}" if item.get("namespace") else item["name"]
     for traffic in item["classes"]:
@@ -186,7 +186,7 @@ def _bytes(count: int | Mapping[str, Any]) -> int:
 
 
 def _rate(bytes_per_second: int) -> str:
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.core.formats.quantities import round_memory
 
     return round_memory(bytes_per_second) if bytes_per_second else ""
 

@@ -13,8 +13,8 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
 from kajitori.cli.terminal import echo, heading
 from kajitori.client.views import is_final, phase_of, status_of
-from kajitori.core.words.nodes.suspects import avoided_nodes
-from kajitori.core.words.suggestions import first_few
+from kajitori.core.gang.status.avoided_nodes import avoided_nodes
+from kajitori.core.suggestions import first_few
 
 if TYPE_CHECKING:
     from kajitori.client.web_api import Api
@@ -185,7 +185,7 @@ def _describe_network(status: Mapping[str, Any]) -> str:
 def _describe_peak(view: dict[str, Any], now: datetime) -> str:
     """Return the largest memory use of a member with node and time, and that of all members; empty if unknown."""
     from kajitori.cli.words import runs as run_words
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.core.formats.quantities import round_memory
 
     memory = status_of(view).get("memory") or {}
     if not run_words.peak_words(view):

@@ -174,7 +174,7 @@ def _shows_several(view: dict[str, Any], rank: int | None, *, all_ranks: bool) -
 
 def _say_what_is_missing(name: str, silent: set[int]) -> None:
     """Say of which ranks no log was kept."""
-    from kajitori.core.words.nodes.node_lists import compress_ranks
+    from kajitori.core.formats.node_lists import compress_ranks
 
     ranks = f"rank{'s' if len(silent) > 1 else ''} {compress_ranks(sorted(silent))}"
     kept = "of members whose Pods are gone, logs are kept of rank 0, of those that failed, then of some others"
@@ -202,7 +202,7 @@ def _since(text: str | None, option: str = "--since") -> str:
     """Return a time, or a duration in seconds. Raises InvalidInput, which names the option, for any other text."""
     if text is None or re.match(r"\d{4}-\d\d-\d\d", text):
         return text or ""
-    from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
+    from kajitori.core.formats.quantities import QuantityError, parse_duration_seconds
 
     try:
         return f"{parse_duration_seconds(text)}s"

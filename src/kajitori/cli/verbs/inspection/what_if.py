@@ -86,8 +86,8 @@ def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) ->
     """Print the answer. `size` is the range of an elastic gang, `array` the members of a sweep."""
     from kajitori.cli.pages.explanation import print_explanation
     from kajitori.cli.words.runs import plural
+    from kajitori.core.formats.node_lists import brief
     from kajitori.core.spec.array import parse_array
-    from kajitori.core.words.nodes.node_lists import brief
 
     start = answer.get("start") or {}
     if not answer.get("starts"):

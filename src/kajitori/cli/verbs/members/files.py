@@ -67,7 +67,7 @@ def command(cli: Cli, run: str, path: str, limit: int, namespace: str | None, ou
 def _row(item: dict[str, Any], now: Any) -> tuple[str, ...]:
     from kajitori.cli.terminal import one_line
     from kajitori.cli.words.runs import age
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.core.formats.quantities import round_memory
 
     name = one_line(item["name"]) + ("/" if item["kind"] == "folder" else "")
     if item.get("leadsTo"):

@@ -82,7 +82,7 @@ def command(
         say(f"The whole stacks of a rank: kaji stacks --rank {first}{of_attempt} {view['name']}")
     silent = answer.get("silent", [])
     if silent:
-        from kajitori.core.words.nodes.node_lists import compress_ranks
+        from kajitori.core.formats.node_lists import compress_ranks
 
         trouble = answer.get("trouble") or "their agents did not answer"
         say(f"kaji: no stacks of rank {compress_ranks(silent)}: {trouble}")

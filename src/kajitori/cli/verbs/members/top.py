@@ -26,8 +26,8 @@ def command(cli: Cli, run: str, rank: int, output: str | None, namespace: str | 
     from kajitori.cli.words.runs import human_duration
     from kajitori.client.lookup import find_run
     from kajitori.client.web_api import run_path
+    from kajitori.core.formats.quantities import round_memory
     from kajitori.core.telemetry.processes import processor_time
-    from kajitori.core.words.quantities import round_memory
 
     with cli.api() as api:
         answer = api.get(run_path(find_run(api, run, namespace), "/processes"), {"rank": rank})

@@ -94,7 +94,7 @@ def command(
 
 def _list(cli: Cli, place: str, max_age: str | None, output: str | None) -> int:
     from kajitori.cli.printing.output import Column, print_document, print_table
-    from kajitori.core.words.quantities import parse_duration_seconds
+    from kajitori.core.formats.quantities import parse_duration_seconds
     from kajitori.entrypoints import backup
 
     limit = None
@@ -117,14 +117,14 @@ def _list(cli: Cli, place: str, max_age: str | None, output: str | None) -> int:
 
 
 def _document(one: Found) -> dict[str, Any]:
-    from kajitori.core.words.times import format_time
+    from kajitori.core.formats.times import format_time
 
     taken_at = format_time(one.taken_at) if one.taken_at is not None else None
     return {"name": one.name, "sizeBytes": one.size_bytes, "takenAt": taken_at, "fault": one.fault}
 
 
 def _row(one: Found, now: datetime) -> tuple[str, str, str, str]:
-    from kajitori.core.words.quantities import format_duration, format_memory
+    from kajitori.core.formats.quantities import format_duration, format_memory
 
     age = format_duration(int((now - one.taken_at).total_seconds())) if one.taken_at is not None else ""
     return one.name, age, format_memory(one.size_bytes), one.fault

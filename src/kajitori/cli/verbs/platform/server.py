@@ -20,7 +20,7 @@ from kajitori.cli.process_options import (
     sign_in_options,
     tls_options,
 )
-from kajitori.core.words.names import AGENT_ACCOUNT
+from kajitori.core.naming.names import AGENT_ACCOUNT
 
 
 @click.command(epilog="\b\nExample:\n  kaji server --kubeconfig ~/.kube/config --policy policy.yaml")

@@ -42,7 +42,7 @@ def command(
     from kajitori.cli.terminal import say
     from kajitori.cli.words.runs import plural
     from kajitori.client.views import FINAL
-    from kajitori.core.words.suggestions import first_few
+    from kajitori.core.suggestions import first_few
 
     if is_json_wanted() and not force:
         raise click.UsageError("-o json asks nothing: add -f to delete without a question")

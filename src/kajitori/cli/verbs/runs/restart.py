@@ -27,7 +27,7 @@ def command(cli: Cli, runs: tuple[str, ...], grace: str | None, namespace: str |
     from kajitori.cli.many import for_each
     from kajitori.client.views import is_final
     from kajitori.client.web_api import Api, run_path
-    from kajitori.core.words.quantities import format_duration
+    from kajitori.core.formats.quantities import format_duration
 
     body = {} if grace is None else {"grace": format_duration(seconds_of(grace, "--time"))}
     asked_at = cli.now()

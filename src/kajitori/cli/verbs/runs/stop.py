@@ -24,7 +24,7 @@ def command(cli: Cli, runs: tuple[str, ...], everything: bool, grace: str | None
     """
     from kajitori.cli.many import all_of_mine, for_each
     from kajitori.client.web_api import run_path
-    from kajitori.core.words.quantities import format_duration
+    from kajitori.core.formats.quantities import format_duration
 
     body = {} if grace is None else {"grace": format_duration(seconds_of(grace, "--time"))}
     with cli.api() as api:

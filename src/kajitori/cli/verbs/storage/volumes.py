@@ -53,7 +53,7 @@ def command(ctx: click.Context, namespace: str | None, output: str | None) -> No
 
 
 def _row(volume: dict[str, Any]) -> tuple[str, ...]:
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.core.formats.quantities import round_memory
 
     size = round_memory(volume["sizeBytes"]) if volume.get("sizeBytes") is not None else ""
     state = volume.get("state") or ""

@@ -105,7 +105,7 @@ def _of_several(
 
 def _print_run(cli: Cli, found: dict[str, Any]) -> None:
     from kajitori.cli.printing.output import Column, print_table
-    from kajitori.core.words.quantities import format_duration
+    from kajitori.core.formats.quantities import format_duration
 
     whole = sum(part["seconds"] for part in found["categories"])
     unit, title = _shown_unit(sum(part["gpuSeconds"] for part in found["categories"]))

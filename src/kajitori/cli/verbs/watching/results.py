@@ -98,7 +98,7 @@ def _say_order(page: Mapping[str, Any]) -> None:
 
 def _print_table(cli: Cli, rows: Sequence[Mapping[str, Any]], *, wide: bool) -> None:
     from kajitori.cli.printing.output import Column, print_table
-    from kajitori.core.words.quantities import round_memory
+    from kajitori.core.formats.quantities import round_memory
 
     columns = [Column("INDEX", right=True), Column("STATE", styled=True), Column("EXIT", right=True)]
     columns += [Column("RESTARTS", right=True), Column("TIME", right=True)]
@@ -149,7 +149,7 @@ def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _format_duration_of(row: Mapping[str, Any], cli: Cli) -> str:
     from kajitori.cli.words.runs import moment
-    from kajitori.core.words.quantities import format_duration
+    from kajitori.core.formats.quantities import format_duration
 
     seconds = _seconds(row)
     started = moment(row.get("startedAt"))

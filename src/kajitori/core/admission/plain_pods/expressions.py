@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from kajitori.core.words.image_names import DOCKER_HUB, DOCKER_HUB_ALIASES, parse_image_name, pattern_in_full
+from kajitori.core.kubernetes.image_names import DOCKER_HUB, DOCKER_HUB_ALIASES, parse_image_name, pattern_in_full
 
 PLAIN_IMAGE = (
     r"^([a-z0-9]+([-.][-a-z0-9.]*)?(:[1-9][0-9]*)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"

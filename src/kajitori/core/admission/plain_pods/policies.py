@@ -14,9 +14,9 @@ from kajitori.core.admission.plain_pods.expressions import cel, regex_of
 from kajitori.core.admission.plain_pods.pod_view import VARIABLES, wants_gpus
 from kajitori.core.admission.plain_pods.rules import DAEMON_SET_CONTROLLERS, Circumstances, Rule, rules_of
 from kajitori.core.admission.policy_objects import Manifest, admission_policy, policy_binding
+from kajitori.core.formats.quantities import format_memory
+from kajitori.core.naming import names
 from kajitori.core.policy.model import Policy
-from kajitori.core.words import names
-from kajitori.core.words.quantities import format_memory
 
 PODS = "kajitori-pods"
 """Name of the policies about Pods, and of their bindings."""

@@ -36,15 +36,15 @@ from kajitori.core.admission.plain_pods.pod_view import (
     wants_gpus,
     wants_whole_gpus,
 )
-from kajitori.core.policy.model import Policy
-from kajitori.core.policy.pods import PodRule
-from kajitori.core.words.quantities import (
+from kajitori.core.formats.quantities import (
     QuantityError,
     format_cores,
     memory_there,
     parse_cpu_millis,
     parse_memory_bytes,
 )
+from kajitori.core.policy.model import Policy
+from kajitori.core.policy.pods import PodRule
 
 DAEMON_SET_CONTROLLERS = (
     "system:serviceaccount:kube-system:daemon-set-controller",

@@ -8,12 +8,12 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.core.formats.times import format_time
 from kajitori.core.gang.status.member_notes import notes_of
 from kajitori.core.gang.status.progress import node_by_rank
 from kajitori.core.gang.types import Member
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Attempt, RunStatus
-from kajitori.core.words.times import format_time
 
 _REMEMBERED_NODES = 64
 """Largest number of nodes with failures that a status holds."""

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from kajitori.core.formats.node_lists import compress_ranks
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang.types import HealthPace, Member, MemberState, Run
 from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import NOTABLE_LIMIT, RunStatus
-from kajitori.core.words.nodes.node_lists import compress_ranks
-from kajitori.core.words.times import format_time, parse_time
 
 
 class HealthStatus(StrEnum):

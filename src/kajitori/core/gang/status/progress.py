@@ -11,6 +11,10 @@ from typing import Literal
 
 import msgspec
 
+from kajitori.core.backoff import backoff_seconds
+from kajitori.core.formats.node_lists import compress_ranks, expand
+from kajitori.core.formats.times import format_time, parse_time
+from kajitori.core.gang.status.avoided_nodes import avoided_nodes
 from kajitori.core.gang.status.member_notes import members_text, worst_of
 from kajitori.core.gang.status.preemptions import describe_preemptions
 from kajitori.core.gang.sweep_ledger import members_without_nodes
@@ -18,10 +22,6 @@ from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, Need
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Ran, RunStatus, Setback, template_text
 from kajitori.core.usage.ledger import detached
-from kajitori.core.words.backoff import backoff_seconds
-from kajitori.core.words.nodes.node_lists import compress_ranks, expand
-from kajitori.core.words.nodes.suspects import avoided_nodes
-from kajitori.core.words.times import format_time, parse_time
 
 UNSCHEDULED_PATIENCE_SECONDS = 30
 """Longest wait for the scheduler to bind a Pod.

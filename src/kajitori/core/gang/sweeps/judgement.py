@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kajitori.core.formats.times import parse_time
 from kajitori.core.gang.status.blamed_nodes import blame_node, note_unstarted
 from kajitori.core.gang.status.member_notes import notes_of
 from kajitori.core.gang.status.progress import earliest, node_by_rank, start_patience_seconds, with_backoff, with_reason
@@ -23,7 +24,6 @@ from kajitori.core.spec.reasons import (
     Reason,
 )
 from kajitori.core.spec.status import NOTABLE_LIMIT, RunStatus
-from kajitori.core.words.times import parse_time
 
 _FATAL_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
 """Failures caused by the image and the policy, which all members share."""

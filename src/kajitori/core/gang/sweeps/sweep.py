@@ -12,7 +12,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from kajitori.core.formats.node_lists import compress, compress_ranks
+from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang.preemption import describe_ending, describe_withdrawal
+from kajitori.core.gang.status.avoided_nodes import avoided_nodes
 from kajitori.core.gang.status.member_notes import blocked_members, members_text, notes_of
 from kajitori.core.gang.status.preemptions import is_preempted_by, preemptions_of
 from kajitori.core.gang.status.progress import (
@@ -44,9 +47,6 @@ from kajitori.core.gang.types import (
 from kajitori.core.spec.reasons import START_FAILURES, WAITING, Phase, Reason
 from kajitori.core.spec.status import NOTABLE_LIMIT, MemberCounts, Preempted, PreemptedBy, RunStatus
 from kajitori.core.usage.ledger import detached, release
-from kajitori.core.words.nodes.node_lists import compress, compress_ranks
-from kajitori.core.words.nodes.suspects import avoided_nodes
-from kajitori.core.words.times import format_time, parse_time
 
 MAX_PLACED_AT_ONCE = 1000
 """Most members that one attempt places. It bounds the length of the attempt's node list, however scattered they are."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from kajitori.core.network.registry.model import Address, Cluster, NatHost, Networks, read_endpoint
 from kajitori.core.network.registry.ranges import inside_any
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import InvalidInput
 
 API_PORT = 443

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kajitori.core.network.hubs.rules import HUB_TABLE, NAT_TABLE, digest, hub_rules, nat_rules
 from kajitori.core.network.registry.model import Address, Cluster, Network, Networks
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput
 
 ROUTE_PROTOCOL = 201

@@ -21,7 +21,7 @@ from kajitori.core.network.registry.ranges import (
     smallest_prefix,
 )
 from kajitori.core.network.registry.wellknown import WELL_KNOWN
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault
 
 _TO = "-to-"

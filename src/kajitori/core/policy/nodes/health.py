@@ -22,8 +22,8 @@ from kajitori.core.documents.fields import (
     Text,
     User,
 )
+from kajitori.core.naming.names import NAMESPACE, TAINT_PREFLIGHT
 from kajitori.core.spec.parts import VolumeUse
-from kajitori.core.words.names import NAMESPACE, TAINT_PREFLIGHT
 from kajitori.errors import FieldError
 
 ConditionPattern = Annotated[str, Field(min_length=1, max_length=316)]

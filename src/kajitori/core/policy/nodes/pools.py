@@ -19,8 +19,8 @@ from kajitori.core.documents.fields import (
     Memory,
     ObjectName,
 )
+from kajitori.core.kubernetes.taints import Taint
 from kajitori.core.placement.snapshot import NodeFacts
-from kajitori.core.words.nodes.taints import Taint
 from kajitori.errors import FieldError
 
 ATOMIC_CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

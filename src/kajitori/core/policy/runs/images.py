@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import ObjectName
-from kajitori.core.words.image_names import matches, parse_image_name, pattern_fault
+from kajitori.core.kubernetes.image_names import matches, parse_image_name, pattern_fault
 from kajitori.errors import FieldError
 
 

@@ -11,9 +11,9 @@ from pydantic import Field, field_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import ANY_NUMBER, EnvName, LabelKey, LabelValue, ObjectName, Text, User
+from kajitori.core.formats.quantities import parse_memory_bytes
+from kajitori.core.naming.names import GPU_RESOURCE, GROUP
 from kajitori.core.spec.parts import Toleration
-from kajitori.core.words.names import GPU_RESOURCE, GROUP
-from kajitori.core.words.quantities import parse_memory_bytes
 from kajitori.errors import FieldError
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Duration, DurationAboveZero, Image, LabelKey, LabelValue, ServerUrl
-from kajitori.core.words.texts import are_certificates, is_loopback
+from kajitori.core.kubernetes.texts import are_certificates, is_loopback
 from kajitori.errors import FieldError
 
 Port = Annotated[int, Field(ge=1024, le=65535)]

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from kajitori.core.documents.faults import read
+from kajitori.core.formats.quantities import format_duration
+from kajitori.core.naming import first_step
+from kajitori.core.naming.names import GROUP
 from kajitori.core.spec.parts import SHM_PATH
 from kajitori.core.spec.run import RunSpec, to_document
-from kajitori.core.words import first_step
-from kajitori.core.words.names import GROUP
-from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Fault, InvalidInput
 
 MAX_RESTARTS_OF_EACH = 100

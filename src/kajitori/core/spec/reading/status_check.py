@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
+from kajitori.core.formats.node_lists import expand, expand_ranks
+from kajitori.core.formats.quantities import parse_cpu_millis, parse_memory_bytes
+from kajitori.core.formats.times import parse_time
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, IdleState, MemoryPeak, Resize, RunStatus, SweepState, Usage
-from kajitori.core.words.nodes.node_lists import expand, expand_ranks
-from kajitori.core.words.quantities import parse_cpu_millis, parse_memory_bytes
-from kajitori.core.words.times import parse_time
 
 _COUNTS = ("attempts", "restarts", "interruptions", "failed_starts", "resumes", "observed_generation")
 _MEMBER_COUNTS = ("total", "pending", "running", "succeeded", "failed")

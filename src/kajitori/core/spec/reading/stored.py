@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from kajitori.core.words.quantities import parse_cpu_millis, parse_duration_seconds
-from kajitori.core.words.times import parse_time
+from kajitori.core.formats.quantities import parse_cpu_millis, parse_duration_seconds
+from kajitori.core.formats.times import parse_time
 
 T = TypeVar("T")
 

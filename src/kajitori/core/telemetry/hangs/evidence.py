@@ -8,10 +8,10 @@ from enum import StrEnum
 
 import msgspec
 
+from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.core.telemetry.hangs import connections, native
 from kajitori.core.telemetry.hangs.flight import compare
 from kajitori.core.telemetry.hangs.stacks import Group, MemberStacks, group, sentences
-from kajitori.core.words.nodes.node_lists import compress_ranks
 
 MAX_LATE = 8
 """Most process groups about which the flight recorder is quoted, and most ranks that are told to get no answer."""

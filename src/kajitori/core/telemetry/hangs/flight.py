@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kajitori.core.words.nodes.node_lists import compress_ranks
+from kajitori.core.formats.node_lists import compress_ranks
 
 MAX_BYTES = 4 << 20
 """Largest file that is read. PyTorch's default of 2,000 operations needs 1 MB."""

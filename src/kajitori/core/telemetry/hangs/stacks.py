@@ -14,8 +14,8 @@ from enum import StrEnum
 
 import msgspec
 
+from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.core.telemetry.hangs.flight import Flight
-from kajitori.core.words.nodes.node_lists import compress_ranks
 
 MAX_PROCESSES = 16
 """Most processes of a member that are asked for their stacks."""

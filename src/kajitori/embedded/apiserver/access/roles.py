@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kajitori.core.words.selectors import label_selector_of
+from kajitori.core.kubernetes.selectors import label_selector_of
 from kajitori.embedded.apiserver.auth import ANONYMOUS, MASTERS, Attributes, User, denial
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.kube.resources import Resource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.core.words.nodes.pod_amounts import Amounts, add_amounts, pod_amounts
+from kajitori.core.kubernetes.pod_amounts import Amounts, add_amounts, pod_amounts
 from kajitori.embedded.apiserver.schemas.quantities import parse_nano
 
 

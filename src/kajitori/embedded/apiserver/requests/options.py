@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kajitori.core.words.selectors import FieldSelector, LabelSelector, SelectorError, parse_fields, parse_labels
+from kajitori.core.kubernetes.selectors import FieldSelector, LabelSelector, SelectorError, parse_fields, parse_labels
 from kajitori.embedded.apiserver.causes import (
     Cause,
     forbidden,

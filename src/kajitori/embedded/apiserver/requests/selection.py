@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kajitori.core.words.selectors import FieldSelector, FieldTerm, LabelSelector
+from kajitori.core.kubernetes.selectors import FieldSelector, FieldTerm, LabelSelector
 from kajitori.embedded.apiserver.causes import format_value
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.requests.options import ListOptions

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from kajitori.core.words import texts
-from kajitori.core.words.cel import Expression, ExpressionError, Scope
+from kajitori.core.kubernetes import texts
+from kajitori.core.kubernetes.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.auth import Attributes, Authorizer, User
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
 from kajitori.embedded.apiserver.schemas.schema import Object, is_same

@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import Any, ClassVar
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required, too_long
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
 from kajitori.embedded.apiserver.schemas.schema import Object

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.strategy import Strategy

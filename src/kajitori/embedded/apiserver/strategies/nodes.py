@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid
 from kajitori.embedded.apiserver.metadata import STANDARD_FINALIZERS, UNQUALIFIED
 from kajitori.embedded.apiserver.schemas.models import model_schema

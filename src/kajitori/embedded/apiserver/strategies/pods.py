@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, forbidden, invalid
 from kajitori.embedded.apiserver.schemas.quantities import parse_nano
 from kajitori.embedded.apiserver.schemas.schema import Object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required
 from kajitori.embedded.apiserver.schemas.quantities import NANO, parse_nano
 from kajitori.embedded.apiserver.schemas.schema import Object

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import Cause, invalid, not_supported, required
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.strategy import Strategy

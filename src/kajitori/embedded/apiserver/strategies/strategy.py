@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, invalid
 from kajitori.embedded.apiserver.schemas.defaulting import apply_defaults
 from kajitori.embedded.apiserver.schemas.schema import Object, Schema

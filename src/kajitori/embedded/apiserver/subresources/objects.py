@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kajitori.core.words.selectors import label_selector_of
+from kajitori.core.kubernetes.selectors import label_selector_of
 from kajitori.embedded.apiserver.crds import version_of
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.patches.managed import manage

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, not_found, not_supported, required
 from kajitori.embedded.apiserver.schemas.quantities import NANO, parse_nano
 from kajitori.embedded.apiserver.validation import resources

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.schemas import quantities
 
 Check = tuple[str, ...] | range | Callable[[Any], list[str]]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import Cause, invalid, required
 from kajitori.embedded.apiserver.schemas.quantities import NANO, parse_nano
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kajitori.core.words.rotation_notice import dropped_by_rotation
+from kajitori.core.formats.rotation_notice import dropped_by_rotation
 from kajitori.embedded.kubelet.shim.logfile import DROPPED_SUFFIX, read_dropped
 
 POLL_SECONDS = 0.05

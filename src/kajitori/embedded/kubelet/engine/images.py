@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kajitori.core.words.backoff import backoff_seconds
+from kajitori.core.backoff import backoff_seconds
 from kajitori.embedded.kubelet.engine.client import EngineClient, split_reference
 from kajitori.errors import KajitoriError, NotFound
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.embedded.kubelet.eviction import ContainerUse
 from kajitori.embedded.kubelet.manifest import container_request
 from kajitori.embedded.kubelet.pods.slot import Slot

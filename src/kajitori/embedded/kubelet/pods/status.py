@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.embedded import names
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.cluster import Cluster

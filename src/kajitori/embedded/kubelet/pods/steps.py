@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kajitori.core.words.backoff import backoff_seconds
+from kajitori.core.backoff import backoff_seconds
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.manifest import Manifest
 

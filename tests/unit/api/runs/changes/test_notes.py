@@ -10,8 +10,8 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.history.test_history_routes import recorded
 
+from kajitori.core.naming.names import ANNOTATION_NOTE
 from kajitori.core.spec.note import MAX_CHARACTERS, Note, read_note, write_note
-from kajitori.core.words.names import ANNOTATION_NOTE
 from kajitori.history.store import History
 
 PATH = "/v1/runs/team/bert/note"

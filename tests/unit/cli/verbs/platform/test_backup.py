@@ -15,7 +15,7 @@ from kajitori.backup.restoring import Report
 from kajitori.cli.context import Cli
 from kajitori.cli.verbs.platform.backup import command
 from kajitori.cli.verbs.platform.restore import _print
-from kajitori.core.words.times import format_time
+from kajitori.core.formats.times import format_time
 from kajitori.errors import InvalidInput, NotFound
 
 

@@ -23,7 +23,7 @@ from tests.unit.cli.fake_web_api import Call, FakeWebApi, cli_of, invoke, served
 from kajitori.cli.app import VERBS, kaji
 from kajitori.cli.context import COMPLETING
 from kajitori.cli.help.completing import SCRIPTS, offered, read_bash
-from kajitori.core.words.run_names import branches
+from kajitori.core.naming.run_names import branches
 
 KAJI = Path(sys.executable).parent / "kaji"
 NAMES = ["bert", "bert-2", "gpt"]

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cli.fake_web_api import NOW, RUNS, FakeWebApi, invoke, view
 
 from kajitori.cli.times import later_option
-from kajitori.core.words.times import parse_time
+from kajitori.core.formats.times import parse_time
 from kajitori.errors import InvalidInput
 
 WORDS = "gpt holds 8 h100 GPUs, idle since 09:00: kaji keep gpt --until 18:00, or kaji park gpt"

@@ -15,10 +15,10 @@ from tests.helpers.scenes.deciding import decided
 from kajitori.core.admission.plain_pods.expressions import IMAGE_IN_FULL, is_plain_image, regex_of
 from kajitori.core.admission.plain_pods.pod_view import VARIABLES, PodView
 from kajitori.core.admission.plain_pods.rules import Circumstances, applies_in, faults_of, rules_of
+from kajitori.core.kubernetes.cel import Expression, Scope
+from kajitori.core.kubernetes.image_names import full_image_name
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
-from kajitori.core.words.cel import Expression, Scope
-from kajitori.core.words.image_names import full_image_name
 
 GPU = "nvidia.com/gpu"
 ALL_RULES = (

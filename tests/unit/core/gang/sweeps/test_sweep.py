@@ -11,6 +11,7 @@ from tests.helpers.scenes.gangs import NOW, SUCCEEDED, after, failed, member, wi
 from tests.helpers.scenes.sweeps import asked_of, step, sweep, taken_away
 
 from kajitori.core import gang
+from kajitori.core.formats.node_lists import compress
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, NeedsNodes, Run, Sweep
 from kajitori.core.gang.sweep_ledger import Ledger, ranges
 from kajitori.core.gang.sweeps.sweep import MAX_PLACED_AT_ONCE, REMOVED_AT_ONCE
@@ -28,7 +29,6 @@ from kajitori.core.spec.status import (
     SweepState,
     to_document,
 )
-from kajitori.core.words.nodes.node_lists import compress
 
 
 def test_a_new_sweep_requests_all_its_places_and_accepts_fewer() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers.scenes.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED, after, member
 
 from kajitori.core import gang
+from kajitori.core.formats.node_lists import compress, compress_ranks
 from kajitori.core.gang import (
     CreateMembers,
     DeleteMember,
@@ -30,7 +31,6 @@ from kajitori.core.gang.sweep_ledger import Ledger
 from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Preempted, RunStatus
-from kajitori.core.words.nodes.node_lists import compress, compress_ranks
 
 
 @dataclass

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kajitori.core.kubernetes.taints import Taint
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.nodes.pools import ATOMIC_CLASS, NodePool
-from kajitori.core.words.nodes.taints import Taint
 from kajitori.errors import InvalidInput
 
 NODE = {"cpu": 32, "memory": "256Gi", "gpu": 8}

@@ -11,8 +11,8 @@ from tests.harness.servers.embedded_server import APPLY, EmbeddedServer, embedde
 from tests.helpers.objects.custom_resource import definition
 
 from kajitori.core.admission.owner_policy import owner_policy
+from kajitori.core.kubernetes.cel import Scope
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.core.words.cel import Scope
 from kajitori.embedded.apiserver.strategies.custom_kinds import rules
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

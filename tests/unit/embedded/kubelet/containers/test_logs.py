@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.api.logs.lines import Position, Resumption, Text
-from kajitori.core.words import rotation_notice
+from kajitori.core.formats import rotation_notice
 from kajitori.embedded.kubelet.containers import logs
 from kajitori.embedded.kubelet.containers.logs import LogOptions, LogReader, Renderer, read_log
 from kajitori.embedded.kubelet.shim import logfile

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from kajitori.agent.pods import PodFolder
+from kajitori.core.naming import names
 from kajitori.core.traffic.totals import Pod
-from kajitori.core.words import names
 from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.entrypoints.parts.run_adapter import RunPods

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.folders import texts_below
 from tests.unit.embedded.kubelet.conftest import Machine, alive, sh, until
 
-from kajitori.core.words import names
+from kajitori.core.naming import names
 from kajitori.embedded.kubelet.cluster import Object
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource

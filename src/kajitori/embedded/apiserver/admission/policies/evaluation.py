@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from kajitori.core.words.cel import AUTHORIZER, Expression, ExpressionError, Scope, missing_variable
+from kajitori.core.kubernetes.cel import AUTHORIZER, Expression, ExpressionError, Scope, missing_variable
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.admission.policies.matching import matched
 from kajitori.embedded.apiserver.auth import AllowKnown, Authorizer

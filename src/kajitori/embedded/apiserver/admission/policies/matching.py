@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kajitori.core.words.selectors import label_selector_of
+from kajitori.core.kubernetes.selectors import label_selector_of
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.kube import resources

@@ -8,7 +8,7 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from kajitori.core.words.cel import Expression, ExpressionError, Scope, operations_of
+from kajitori.core.kubernetes.cel import Expression, ExpressionError, Scope, operations_of
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.admission.policies.evaluation import (
     CompiledPolicy,

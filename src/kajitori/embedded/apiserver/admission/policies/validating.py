@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kajitori.core.words.cel import Expression, ExpressionError, Scope
+from kajitori.core.kubernetes.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.admission.policies.evaluation import (
     CompiledPolicy,

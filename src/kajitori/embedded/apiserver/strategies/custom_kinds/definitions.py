@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.words import texts
+from kajitori.core.kubernetes import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required
 from kajitori.embedded.apiserver.schemas.schema import Object, is_same
 from kajitori.embedded.apiserver.strategies.custom_kinds.structural import validate_structural

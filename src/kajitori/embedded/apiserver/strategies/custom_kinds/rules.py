@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from kajitori.core.words.cel import Expression, ExpressionError, Scope
+from kajitori.core.kubernetes.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.causes import Cause, forbidden, format_value, invalid, required
 from kajitori.embedded.apiserver.schemas.schema import ABSENT, Schema, is_same, stored_part
 

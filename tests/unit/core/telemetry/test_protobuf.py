@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import DoubleValue, FloatValue, StringValue, UInt64Value
 
-from kajitori.core.words.protobuf import fields, parts, text
+from kajitori.core.telemetry.protobuf import fields, parts, text
 
 
 @pytest.mark.parametrize(

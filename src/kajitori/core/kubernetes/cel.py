@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.formats.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
 
 AUTHORIZER = "authorizer"
 """Name of the value by which expressions ask what a user may do: a map with the key `user`."""

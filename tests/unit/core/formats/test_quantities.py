@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.words import quantities
-from kajitori.core.words.quantities import (
+from kajitori.core.formats import quantities
+from kajitori.core.formats.quantities import (
     QuantityError,
     format_cores,
     format_cpu,

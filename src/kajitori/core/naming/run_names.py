@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
+from kajitori.core.naming.names import RUN_NAME_MAX_LENGTH
 
 _STEM_LENGTH = 20
 

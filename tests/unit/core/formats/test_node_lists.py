@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.words.nodes.node_lists import BRIEF_LENGTH, brief, compress, compress_ranks, expand, expand_ranks
+from kajitori.core.formats.node_lists import BRIEF_LENGTH, brief, compress, compress_ranks, expand, expand_ranks
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.core.words.times import format_time, time_at
+from kajitori.core.formats.times import format_time, time_at
 
 
 def test_times_beyond_those_of_datetime_are_the_nearest_that_it_has() -> None:

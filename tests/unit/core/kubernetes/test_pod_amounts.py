@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.core.words.nodes.pod_amounts import Amounts, pod_amounts
+from kajitori.core.kubernetes.pod_amounts import Amounts, pod_amounts
 
 SIDECAR, STEP = True, False
 

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.words.selectors import LabelSelector, Requirement, SelectorError, holds, parse_fields, parse_labels
+from kajitori.core.kubernetes.selectors import (
+    LabelSelector,
+    Requirement,
+    SelectorError,
+    holds,
+    parse_fields,
+    parse_labels,
+)
 
 KEY = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.core.words.byte_ranges import ByteRange, read_range
+from kajitori.api.runs.files.byte_ranges import ByteRange, read_range
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.words.suggestions import did_you_mean, nearest
+from kajitori.core.suggestions import did_you_mean, nearest
 
 KNOWN = ["image", "command", "replicas", "gpuType", "memory", "timeLimit", "env", "gpu"]
 

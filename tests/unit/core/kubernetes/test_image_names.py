@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.core.kubernetes.image_names import full_image_name, parse_image_name, pattern_in_full
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.runs.images import Images
-from kajitori.core.words.image_names import full_image_name, parse_image_name, pattern_in_full
 from kajitori.errors import InvalidInput
 
 DIGEST = "sha256:" + "0a" * 32

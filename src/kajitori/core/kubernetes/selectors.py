@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.words.texts import go_quoted, label_value, qualified_name
+from kajitori.core.kubernetes.texts import go_quoted, label_value, qualified_name
 
 Labels = Mapping[str, str]
 

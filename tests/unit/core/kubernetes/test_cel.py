@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.words.cel import ExpressionError, Scope
+from kajitori.core.kubernetes.cel import ExpressionError, Scope
 
 TEXT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
 JSON = st.recursive(

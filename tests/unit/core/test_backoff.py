@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.core.words.backoff import Backoff, backoff_seconds
+from kajitori.core.backoff import Backoff, backoff_seconds
 
 
 def test_pauses_double_up_to_the_limit_and_begin_again_after_a_success() -> None:
