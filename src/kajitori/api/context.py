@@ -22,6 +22,7 @@ from kajitori.api.audit import AuditTrail
 from kajitori.api.auth import Sessions
 from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.history_lag import HistoryLag
+from kajitori.api.identity.bindings import BoundNamespaces
 from kajitori.api.programs.parts import ProgramParts
 from kajitori.api.rendering.runs import RunRenderer
 from kajitori.api.requests.limits import Budget, Questions, Slots, Turns
@@ -155,6 +156,8 @@ class CallerParts:
     sessions: Sessions
     questions: Questions
     """Checks of unknown tokens."""
+    bound: BoundNamespaces
+    """Namespaces whose RoleBindings name a caller."""
     limits: WebLimits
     bodies: Budget
     """Memory for request bodies."""

@@ -59,7 +59,7 @@ def test_a_part_that_may_not_install_says_what_is_missing(installed: Installatio
 def test_the_web_api_has_exactly_the_rights_that_it_uses(installed: Installation) -> None:
     """By now the Web API has used every right of deploy/server.yaml. Its other requests are open to all users, or were
     refused, such as installing."""
-    assert installed.kaji("events").returncode == 0
+    assert installed.kaji("events").returncode == installed.kaji("whoami").returncode == 0
     token = installed.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
     assert installed.refusal("/v1/nodes/here/traffic", token, b"{}") == 401, (
         "no agent's token, and none of the cluster's"

@@ -133,7 +133,8 @@ class FakeKubernetes:
         app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", self._review_identity)
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review_token)
         app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review_access)
-        groups = [f"{name}.k8s.io/v1" for name in ("coordination", "scheduling", "admissionregistration")]
+        k8s = ("coordination", "scheduling", "admissionregistration", "rbac.authorization")
+        groups = [f"{name}.k8s.io/v1" for name in k8s]
         served = "|".join(["api/v1", "apis/kajitori.dev/v1alpha1", *(f"apis/{group}" for group in groups)])
         base = f"/{{served:{served}}}"
         app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/log", self._log)

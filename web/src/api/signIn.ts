@@ -44,9 +44,9 @@ export async function whoAmI() {
   }
 }
 
-/** Return whether the server has a provider at which people sign in. */
-export async function hasProvider(): Promise<boolean> {
-  return contentOf(await client.GET("/v1/sign-in")).issuer !== "";
+/** Return how people sign in here, and the namespace of runs that name none. */
+export async function signInOf() {
+  return contentOf(await client.GET("/v1/sign-in"));
 }
 
 /** The address that begins a sign-in at the provider and comes back to the present page. */

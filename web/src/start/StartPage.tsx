@@ -5,6 +5,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useMemo, type FormEvent } from "react";
 import { useNavigate } from "react-router";
 import { client, contentOf, Refused, type Fault, type Schemas } from "../api/client";
+import { useDefaultNamespace } from "../choices/useTeams";
 import { useMayStart, useStartTeams } from "../verbs/useMayChange";
 import { Problem } from "../app/Problem";
 import { addressOf } from "../runs/RunTable";
@@ -14,7 +15,7 @@ import { Quotas } from "../needs/Quotas";
 import { Fields } from "./fields/Fields";
 import { KindChoice } from "./fields/KindChoice";
 import { ON_DEMAND } from "./fields/MoreFields";
-import { draftOf, EMPTY, faultsOf, fieldOf, isOffered, missingIn, requestOf, withCode, withNotebookDefaults, type FieldName, type Form } from "./form";
+import { draftOf, EMPTY, faultsOf, fieldOf, isOffered, missingIn, requestOf, withCode, withNotebookDefaults, withTeam, type FieldName, type Form } from "./form";
 import { wordsOf } from "./lines";
 import { MyNotebooks } from "./notebooks/MyNotebooks";
 import { useMyNotebooks, useNotebookDefaults } from "./notebooks/useNotebooks";
@@ -35,13 +36,17 @@ export function StartPage() {
   const { kind } = form;
   const notebooks = useMyNotebooks(kind === "notebook");
   const defaults = useNotebookDefaults(notebooks ?? []);
-  const draft = useMemo(() => withNotebookDefaults(written, defaults), [written, defaults.name, defaults.image]);
-  const missing = missingIn(draft);
+  const teams = useStartTeams();
+  const usual = useDefaultNamespace();
+  const { draft, isChosen } = useMemo(
+    () => withTeam(withNotebookDefaults(written, defaults), teams, usual),
+    [written, defaults.name, defaults.image, teams.join(" "), usual],
+  );
+  const missing = missingIn(draft) || (isChosen ? "" : "Choose a team.");
   const request = useMemo(() => requestOf(draft), [draft]);
   const settled = useSettled(useMemo(() => ({ request, isComplete: !missing }), [request, missing]));
   const { line, outlook, refusal, failure } = useOutlook(settled.request, settled.isComplete && !missing);
   const mayStart = useMayStart();
-  const teams = useStartTeams();
   const start = useMutation({
     mutationFn: async () =>
       contentOf(await client.POST("/v1/runs", { body: request as Schemas["RunRequest"] })) as Schemas["RunView"],
@@ -50,7 +55,7 @@ export function StartPage() {
       await navigate(addressOf(run));
     },
   });
-  const team = form.namespace || (teams.length === 1 ? (teams[0] ?? "") : "");
+  const team = draft.form.namespace || (isChosen ? usual : "");
   const refused = start.error instanceof Refused ? start.error : refusal;
   const faults = useMemo(() => faultsByField(refused && !missing ? faultsOf(refused) : []), [refused, missing]);
   const change = (part: Partial<Form>) => {
@@ -89,11 +94,11 @@ export function StartPage() {
         <Box sx={{ display: "grid", gap: 5, alignContent: "start", gridTemplateColumns: "minmax(0, 1fr)" }}>
           <KindChoice kind={kind} choose={(chosen) => change({ kind: chosen })} />
           {kind === "notebook" && <MyNotebooks notebooks={notebooks ?? []} />}
-          <Fields show={show} has={has} kind={kind} isOpen={hasMore} teams={teams} notebook={defaults} change={change} />
+          <Fields show={show} has={has} kind={kind} isOpen={hasMore} teams={teams} team={team} usual={usual} notebook={defaults} change={change} />
           {(kind !== "notebook" || draft.base.code) && (
             <CodeDrop
               digest={draft.base.code?.digest ?? ""}
-              namespace={form.namespace}
+              namespace={draft.form.namespace}
               program={wordsOf(form.command)[0] ?? ""}
               change={(digest) => setDraft((newest) => withCode(newest, digest))}
             />

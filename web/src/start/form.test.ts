@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Run } from "../api/client";
-import { draftOf, EMPTY, faultsOf, fieldOf, isOffered, missingIn, notebookName, requestOf, withNotebookDefaults, type Form } from "./form";
+import { draftOf, EMPTY, faultsOf, fieldOf, isOffered, missingIn, notebookName, requestOf, withNotebookDefaults, withTeam, type Form } from "./form";
 
 const specOf = (form: Partial<Form>) => requestOf({ form: { ...EMPTY, ...form }, base: {} }).spec;
 
@@ -152,4 +152,20 @@ it("shows beside the name that it is taken", () => {
   const taken = faultsOf({ code: "AlreadyExists", message: "there is a run 'a'", hint: "choose another", faults: [] });
   expect(taken.map(({ field, hint }) => [fieldOf(field), hint])).toEqual([["name", "choose another"]]);
   expect(faultsOf({ code: "WrongState", message: "it is being stopped", hint: "", faults: [] })).toEqual([]);
+});
+
+describe("a run starts in", () => {
+  const teamFor = (teams: string[], usual: string, namespace = "") => {
+    const { draft, isChosen } = withTeam({ form: { ...EMPTY, image: "x", namespace }, base: {} }, teams, usual);
+    return isChosen ? (requestOf(draft).namespace ?? "") : null;
+  };
+
+  it.each([
+    ["the server's default namespace", ["default", "vision"], "default", "", ""],
+    ["the only namespace of the person", ["fresh"], "default", "", "fresh"],
+    ["the team that the person chooses", ["fresh", "vision"], "default", "vision", "vision"],
+    ["no namespace yet: one has to be chosen", ["fresh", "vision"], "default", "", null],
+    ["the default while the roles are not known", [], "default", "", ""],
+    ["the default while it is not known", ["fresh"], "", "", ""],
+  ] as const)("%s", (_, teams, usual, namespace, expected) => expect(teamFor([...teams], usual, namespace)).toBe(expected));
 });

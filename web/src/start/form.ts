@@ -139,6 +139,14 @@ export function isOffered({ form, base }: Draft, name: FieldName): boolean {
   return base.type === "notebook" && form.kind === "notebook" && OF_SOME_NOTEBOOKS.includes(name) && form[name] !== "";
 }
 
+/** Return the draft with the team in which its run starts if the form names none: the person's only one, if they may not start runs in the server's default namespace. `isChosen` is false if the person has to choose one. */
+export function withTeam(draft: Draft, teams: readonly string[], usual: string): { draft: Draft; isChosen: boolean } {
+  const { form } = draft;
+  if (form.namespace.trim() || !teams.length || !usual || teams.includes(usual)) return { draft, isChosen: true };
+  const [only = "", ...others] = teams;
+  return others.length ? { draft, isChosen: false } : { draft: { ...draft, form: { ...form, namespace: only } }, isChosen: true };
+}
+
 /** What still has to be filled in before the server can be asked about the run; empty if nothing has. */
 export function missingIn({ form }: Draft): string {
   if (form.kind === "notebook") return form.notebookImage.trim() ? "" : "Name an image with JupyterLab to begin with.";

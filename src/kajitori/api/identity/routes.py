@@ -67,10 +67,11 @@ class WhoAmIParameters(Parameters):
 
 @router.get("/v1/whoami", responses=describes(WhoAmI), summary="The caller's name, groups and roles")
 async def who_am_i(api: Shared, user: Caller, query: Annotated[WhoAmIParameters, Query()]) -> Response:
-    """The API server's answers, which may be some seconds old. Namespaces are those of teams and runs, of the caller
-    if it is a service account, and the one that is asked for. In a cluster of many namespaces, some in which the caller
-    has neither a team nor a run are left out."""
-    rights = await asyncio.gather(*(_rights(user, name) for name in _namespaces(api, user, query.namespace)))
+    """The API server's answers, which may be some seconds old. Namespaces are those of teams and runs, those whose
+    RoleBindings name the caller or a group of the caller, and the one that is asked for. In a cluster of many
+    namespaces, some in which the caller has neither a team nor a run nor a RoleBinding are left out."""
+    bound = await api.callers.bound.of(user)
+    rights = await asyncio.gather(*(_rights(user, name) for name in _namespaces(api, user, query.namespace, bound)))
     operator = await user.may("patch", "", resource=NODES)
     namespaces = sorted((right for right in rights if right is not None), key=lambda right: right.namespace)
     return answer(WhoAmI(user=user.name, groups=sorted(user.groups), namespaces=namespaces, operator=operator))
@@ -93,8 +94,9 @@ async def teams(api: Shared, user: Caller) -> Response:
     return answer(TeamList(items=items))
 
 
-def _namespaces(api: Api, user: User, asked: str) -> list[str]:
-    """Return the namespaces of teams and runs, at most MAX_NAMESPACES; those that concern the caller come first."""
+def _namespaces(api: Api, user: User, asked: str, bound: set[str]) -> list[str]:
+    """Return the namespaces of teams and runs, and the `bound` ones in which the caller has a role of any kind; at most
+    MAX_NAMESPACES, those that concern the caller first."""
     teams = api.policy.current().policy.teams
     own = {api.namespace} | ({asked} if asked else set())
     if user.name.startswith(_SERVICE_ACCOUNT):
@@ -103,7 +105,8 @@ def _namespaces(api: Api, user: User, asked: str) -> list[str]:
     others = {namespace for namespace, _ in api.mirror.runs}
     for name, team in teams.items():
         (own if _is_in(team, user) else others).update(team.namespaces_of(name))
-    return [*sorted(own), *sorted(others - own)][:MAX_NAMESPACES]
+    bound = bound - own
+    return [*sorted(own), *sorted(bound), *sorted(others - own - bound)][:MAX_NAMESPACES]
 
 
 def _is_in(team: Team, user: User) -> bool:

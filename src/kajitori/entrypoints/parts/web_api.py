@@ -34,6 +34,7 @@ from kajitori.api.context import (
     TrafficParts,
 )
 from kajitori.api.history_lag import HistoryLag
+from kajitori.api.identity.bindings import BoundNamespaces
 from kajitori.api.programs.parts import OpenPort, ProgramParts
 from kajitori.api.programs.visits import Visits
 from kajitori.api.rendering.runs import RunRenderer
@@ -199,6 +200,7 @@ def _caller_parts(deps: ApiDependencies) -> CallerParts:
     return CallerParts(
         sessions=Sessions(user_client, deps.clock, questions, deps.admit),
         questions=questions,
+        bound=BoundNamespaces(client, deps.clock),
         limits=limits,
         bodies=Budget(limits.body_bytes, limits.body_bytes // 4),
         uploads=Turns(UPLOADS_AT_ONCE, UPLOADS_PER_USER),

@@ -120,6 +120,9 @@ def server() -> Object:
             rule("resource.k8s.io", _DEVICES, "list watch"),
             # Identifies agents that report traffic: each of their tokens is reviewed now and then.
             rule("authentication.k8s.io", "tokenreviews", "create"),
+            # Finds the namespaces in which a caller has a role, also before the first run there. The API server
+            # then decides what the caller may do there.
+            rule(RBAC, "rolebindings", "list"),
         ],
     )
 

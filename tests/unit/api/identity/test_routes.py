@@ -35,6 +35,32 @@ async def test_a_role_is_found_where_there_is_neither_a_team_nor_a_run(world: Wo
     assert "fresh" in await found("robot.fresh.ci")
 
 
+async def test_a_role_binding_shows_a_namespace_without_a_run(world: World) -> None:
+    """A newcomer to an empty namespace sees it without naming it. Other people's bindings show nothing, and the API
+    server decides what the caller may do there."""
+
+    def bind(namespace: str, kind: str, name: str) -> None:
+        subject = {"kind": kind, "name": name, "namespace": "ci"}
+        world.kubernetes.put("rolebindings", {"metadata": {"name": "b", "namespace": namespace}, "subjects": [subject]})
+
+    async def found(user: str) -> dict[str, str]:
+        world.clock.now += 3600
+        answer = await world.http.get("/v1/whoami", headers={"Authorization": f"Bearer {user}"})
+        return {item["namespace"]: item["role"] for item in answer.json()["namespaces"]}
+
+    assert await found("ada") == {"team": "lead"}
+    bind("of-ada", "User", "ada")
+    bind("of-all", "Group", "system:authenticated")
+    bind("of-bob", "User", "bob")
+    bind("of-robot", "ServiceAccount", "puller")
+    world.kubernetes.put("rolebindings", {"metadata": {"name": "nobody", "namespace": "x"}, "subjects": None})
+    world.kubernetes.denied |= {("ada", "create", "runs", "of-all")}
+    assert await found("ada") == {"team": "lead", "of-ada": "lead", "of-all": "viewer"}
+    assert "of-robot" in await found("robot.ci.puller")
+    world.kubernetes.denied |= {("ada", "list", "runs", "of-ada"), ("server", "list", "rolebindings", "*")}
+    assert await found("ada") == {"team": "lead", "of-all": "viewer"}, "the last known bindings count"
+
+
 async def test_a_link_of_the_command_line_signs_a_browser_in(world: World) -> None:
     """A browser's own session makes no links. A link that is opened from another site's page is refused."""
     made = await world.http.post("/v1/sign-in-links", headers={"Authorization": "Bearer ada"})

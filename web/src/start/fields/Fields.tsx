@@ -26,6 +26,10 @@ export interface Properties {
   isOpen: boolean;
   /** Namespaces in which the person may start runs. */
   teams: readonly string[];
+  /** The namespace of the run; empty while it is not known. */
+  team: string;
+  /** The namespace of runs that name none; empty while it is not known. */
+  usual: string;
   /** What a notebook has if the form does not say it. */
   notebook: NotebookDefaults;
   /** Set several fields. */
@@ -34,9 +38,8 @@ export interface Properties {
 
 /** The fields of the form. */
 export function Fields(properties: Properties) {
-  const { show, has, kind, teams, notebook } = properties;
+  const { show, has, kind, teams, team, usual, notebook } = properties;
   const gpus = useGpus();
-  const team = show("namespace").value || (teams.length === 1 ? (teams[0] ?? "") : "");
   const chosenType = show("gpuType");
   const isNotebook = kind === "notebook";
   const imageField = isNotebook ? "notebookImage" : "image";
@@ -78,7 +81,7 @@ export function Fields(properties: Properties) {
         <Field {...show("name")} label="Name" help={isNotebook ? `If you leave it empty, it is ${notebook.name}.` : "If you leave it empty, the server chooses a name."} />
         {teams.length > 1 && (
           <Field {...show("namespace")} label="Team" select>
-            <MenuItem value="">Default</MenuItem>
+            {(!usual || teams.includes(usual)) && <MenuItem value="">{usual ? `Default (${usual})` : "Default"}</MenuItem>}
             {teams.map((team) => (
               <MenuItem key={team} value={team}>
                 {team}
@@ -102,7 +105,7 @@ export function Fields(properties: Properties) {
         <Field {...show("cpus")} label={`CPUs${each}`} help="Write 8 or 0.5, for example." />
         <Field {...show("memory")} label={`Memory${each}`} help="Write 64g, for example." />
       </Box>
-      <MoreFields {...properties} team={team} />
+      <MoreFields {...properties} />
     </Box>
   );
 }

@@ -16,8 +16,8 @@ export const ON_DEMAND: readonly FieldName[] = ["checkpoint", "health", "restart
 /** The checkpoint folder of a run that begins with another one's checkpoint, if the person names none. */
 const USUAL_FOLDER = "/ckpt";
 
-/** The fields on demand. `team` is the namespace of the run, if it is known. */
-export function MoreFields({ show, has, kind, isOpen, notebook, change, team }: Properties & { team: string }) {
+/** The fields on demand. */
+export function MoreFields({ show, has, kind, isOpen, notebook, change, team }: Properties) {
   const [isUnfolded, setIsUnfolded] = useState(false);
   const picks = usePicks(team, isOpen || isUnfolded);
   const [makesSecret, setMakesSecret] = useState(false);
