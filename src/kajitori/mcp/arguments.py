@@ -237,8 +237,9 @@ class Ask(Arguments):
     array: Words | None = None
     """Makes the run a sweep of independent members. `0-99%8` is 100 members of which at most 8 run at once."""
     after: list[Words] = Field(default=[])
-    """Runs that have to end before this run starts: `RUN` or `RUN:succeeded` waits until that run has succeeded,
-    `RUN:ended` until it has ended in any way. All of them are in the namespace of this run."""
+    """Runs for which this run waits before it starts: `RUN` or `RUN:succeeded` waits until that run has succeeded,
+    `RUN:healthy` until its health check succeeds in all members, `RUN:ended` until it has ended in any way. All of
+    them are in the namespace of this run."""
     gpus: Annotated[Annotated[int, Field(ge=0)] | Words | None, NumberOrText] = None
     """The number of GPUs of each member, for example `8`. `h100:8` also asks for a type."""
     gpu_type: Words | None = None

@@ -11,12 +11,16 @@ from kajitori.core.spec.reasons import Phase, Reason
 
 
 async def test_a_chain_of_runs_goes_on_while_controllers_are_killed(cluster: Cluster) -> None:
-    """Applied in the wrong order, each run starts once, after the one before it. What waits holds no place."""
+    """Applied in the wrong order, each run starts once, after the one before it: at its end, or once it is healthy.
+    What waits holds no place."""
     controller = cluster.start_controller()
     await cluster.submit("evaluate", after=[{"run": "train"}])
     await cluster.submit("train", after=[{"run": "prepare"}], replicas=2)
+    await cluster.submit("web", after=[{"run": "db", "condition": "healthy"}])
+    await cluster.submit("db", type="service", health={"command": "pg_isready"})
     await cluster.submit("prepare")
     await cluster.reaches("prepare", Phase.RUNNING)
+    await cluster.reaches("web", Phase.RUNNING)
     await cluster.until(lambda: "prepare (Running)" in cluster.status("train").message, "train says what it waits for")
     assert not cluster.pods("train") and not cluster.pods("evaluate")
     await cluster.kill_controller(controller)

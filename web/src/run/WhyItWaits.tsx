@@ -31,13 +31,15 @@ export function WhyItWaits({ run }: { run: ShownRun }) {
   );
 }
 
-/** The runs that have to end before another one takes its place in the queue. */
+const HAPPENS = { succeeded: "succeeds", healthy: "is healthy", ended: "ends" };
+
+/** The runs for which another one waits before it takes its place in the queue. */
 function OtherRuns({ namespace, after, now }: { namespace: string; after: readonly Schemas["AfterView"][]; now: number }) {
   return (
     <Part title="What has to happen">
       {after.map(({ run, condition, phase, met, endsAt }) => (
         <li key={run}>
-          <Link to={pageOf({ namespace, name: run })}>{run}</Link> {condition === "ended" ? "ends" : "succeeds"}
+          <Link to={pageOf({ namespace, name: run })}>{run}</Link> {HAPPENS[condition]}
           <Faint>{met ? "this has happened" : [phase ? `now ${phase}` : "there is no such run now", endsAt && `expected to end ${ahead(endsAt, now)}`].filter(Boolean).join(", ")}</Faint>
         </li>
       ))}

@@ -1,4 +1,7 @@
-"""Why a run waits for other runs, and when it is expected to start: after their expected ends, and its own wait."""
+"""Why a run waits for other runs, and when it is expected to start: after their expected ends, and its own wait.
+
+When a run will be healthy is not known.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ def earliest_starts(api: Api, dependents: Iterable[DependentView], ends: Mapping
     ends: expected ends of waiting and running runs, in seconds since the epoch; without those that are not known.
     """
     awaited = {(run.namespace, run.name): [(run.namespace, other.run) for other in run.after] for run in dependents}
+    unknown = {(run.namespace, run.name) for run in dependents if any(one.condition == "healthy" for one in run.after)}
     starts, known_ends = dict[Key, float](), dict(ends)
     order = TopologicalSorter(awaited)
     with contextlib.suppress(CycleError):  # runs that wait for each other never become ready
@@ -43,7 +47,7 @@ def earliest_starts(api: Api, dependents: Iterable[DependentView], ends: Mapping
     while ready := order.get_ready():
         for key in ready:
             others = awaited.get(key, ())
-            if others and all(other in known_ends for other in others):
+            if others and key not in unknown and all(other in known_ends for other in others):
                 starts[key] = max(known_ends[other] for other in others)
                 run = api.mirror.runs.get(key)
                 length = api.queue.outlook.past.expect(run) if run is not None else None
@@ -75,7 +79,8 @@ async def explanation_of_dependent(
             phase=other.seen.phase.value if other.seen is not None else "",
             met=bool(state.met_at),
         )
-        ends_at = None if condition.met else await estimates.end((run.metadata.namespace, other.run))
+        has_end = not condition.met and other.condition != "healthy"
+        ends_at = await estimates.end((run.metadata.namespace, other.run)) if has_end else None
         condition.ends_at = format_time(time_at(ends_at)) if ends_at is not None else msgspec.UNSET
         view.after.append(condition)
     if not waiting_status.phase.is_final:
@@ -101,7 +106,8 @@ class _Estimates:
         for other in self._api.cluster.dependencies.awaited(run):
             if (other.run, other.condition) in met:
                 continue
-            ends_at = await self.end((run.metadata.namespace, other.run))
+            is_end = other.condition != "healthy"
+            ends_at = await self.end((run.metadata.namespace, other.run)) if is_end else None
             if ends_at is None:
                 return None
             latest = max(latest, ends_at)

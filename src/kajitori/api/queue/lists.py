@@ -79,7 +79,7 @@ _SORT_KEYS: dict[str, Callable[[QueueTableRow], str]] = {
 class QueueFilterParameters(Parameters):
     state: list[Literal["waiting", "running", "dependent"]] = Field(default_factory=list, max_length=3)
     """waiting (also if left out): runs that wait for nodes. running: runs that have nodes. dependent: runs that wait
-    for other runs to end. The last two are only in tables."""
+    for other runs. The last two are only in tables."""
     namespace: list[ShortName] = Field(default_factory=list, max_length=64)
     """Only runs of these namespaces."""
     owner: list[UserName] = Field(default_factory=list, max_length=64)

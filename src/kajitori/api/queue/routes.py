@@ -102,7 +102,7 @@ async def queue_of(api: Api) -> QueueView:
 
 
 def _dependents(api: Api) -> list[DependentView]:
-    """Return the runs that wait for other runs to end, by name."""
+    """Return the runs that wait for other runs, by name."""
     dependents = []
     for key, after in sorted(api.cluster.dependencies.waiting(), key=itemgetter(0)):
         run = api.mirror.runs.get(key)

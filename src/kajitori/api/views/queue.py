@@ -11,6 +11,7 @@ from kajitori.api.views.nodes import GuaranteeView
 from kajitori.api.views.runs import RunView
 from kajitori.api.views.server import ControllerView
 from kajitori.core.spec.node_request import NodeRequest
+from kajitori.core.spec.reasons import AfterCondition
 from kajitori.core.spec.status import Finding
 
 ExpectedFrom = Literal["similar", "limit", "corrected", "general", "unknown", "endless"]
@@ -175,11 +176,11 @@ class AwaitedView(View):
 
     run: str
     """Its name; its namespace is that of the run that waits."""
-    condition: Literal["succeeded", "ended"]
+    condition: AfterCondition
 
 
 class DependentView(View):
-    """A run that waits for other runs to end, before it waits for nodes. It has no place in the queue."""
+    """A run that waits for other runs, before it waits for nodes. It has no place in the queue."""
 
     name: str
     namespace: str
@@ -210,7 +211,7 @@ class QueueView(View):
     controller: ControllerView
     """While no controller is at work, no run starts, and `expectedAt` is absent."""
     dependents: list[DependentView] = msgspec.field(default_factory=list)
-    """Runs that wait for other runs to end. They join the queue after that."""
+    """Runs that wait for other runs. They join the queue after that."""
     continue_: str | msgspec.UnsetType = msgspec.field(name="continue", default=msgspec.UNSET)
     """Send it back for the next page; absent on the last."""
 
@@ -301,7 +302,7 @@ class QueueTableRow(View):
     uid: str
     owner: str
     state: Literal["waiting", "running", "dependent"]
-    """waiting: for nodes. dependent: for other runs to end; such a run has no place in the queue yet."""
+    """waiting: for nodes. dependent: for other runs; such a run has no place in the queue yet."""
     reason: str
     """Why it waits; empty for a running one."""
     position: int

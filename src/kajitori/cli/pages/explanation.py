@@ -80,7 +80,7 @@ def _print_others(cli: Cli, answer: Mapping[str, Any]) -> None:
     """Print the runs that a run waits for, and when it is expected to start."""
     heading("It starts after")
     columns = [Column("RUN"), Column("HAS TO"), Column("IS"), Column("EXPECTED TO END")]
-    has_to = {"succeeded": "succeed", "ended": "end"}
+    has_to = {"succeeded": "succeed", "healthy": "be healthy", "ended": "end"}
     rows = [
         [
             other["run"],

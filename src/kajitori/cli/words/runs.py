@@ -183,7 +183,7 @@ def waits_for(run: View) -> list[str]:
 
 
 def after_words(run: View) -> str:
-    """Return the runs that have to end before this one starts: `prepare (succeeded), fetch (ended)`."""
+    """Return the runs for which this one waits before it starts: `prepare (succeeded), fetch (ended)`."""
     spec = run.get("spec") or {}
     return ", ".join(f"{other['run']} ({other.get('condition', 'succeeded')})" for other in spec.get("after") or ())
 

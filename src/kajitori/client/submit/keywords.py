@@ -55,8 +55,8 @@ class RunOptions(TypedDict, total=False):
     stop_at: str
     launcher: str
     after: str | Named | Sequence[str | Named]
-    """`["prepare", "fetch:ended"]`: runs that have to succeed, or to end, before this one starts. A run that the client
-    returned stands for its name."""
+    """`["prepare", "db:healthy", "fetch:ended"]`: runs that have to succeed, to be healthy, or to end, before this one
+    starts. A run that the client returned stands for its name."""
     type: str
     code: str | os.PathLike[str]
     """A folder that all members start in."""

@@ -1,4 +1,4 @@
-"""The index of runs that wait for other runs to end, by name, so that a change of one run requeues only its
+"""The index of runs that wait for other runs, by name, so that a change of one run requeues only its
 dependents."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.core import gang
 from kajitori.core.spec.reading.stored import StoredSpec
+from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import Resource
 
 
@@ -45,7 +46,7 @@ class Dependencies:
         return tuple(
             gang.Awaited(
                 name,
-                "ended" if condition == "ended" else "succeeded",
+                condition,
                 self.seen((meta.namespace, name)),
                 cycle if name in cycle[1:2] else (),
             )
@@ -61,7 +62,13 @@ class Dependencies:
         """Return what other runs see of this one, which need not be in the mirror."""
         spec, status = self._specs.of(run), run.current_status
         return gang.SeenRun(
-            run.metadata.uid, status.phase, status.reason, _type_of(spec), bool(run.metadata.deletion_timestamp)
+            uid=run.metadata.uid,
+            phase=status.phase,
+            reason=status.reason,
+            type=_type_of(spec),
+            deleting=bool(run.metadata.deletion_timestamp),
+            has_health_check=spec.has_health_check,
+            is_healthy=status.phase is Phase.RUNNING and status.health is not None and status.health.is_healthy,
         )
 
     def waiting(self) -> Iterator[tuple[Key, tuple[gang.Awaited, ...]]]:
@@ -72,9 +79,7 @@ class Dependencies:
                 yield (
                     key,
                     tuple(
-                        gang.Awaited(name, "ended" if condition == "ended" else "succeeded")
-                        for name, condition in self._specs.of(run).after
-                        if name in names
+                        gang.Awaited(name, condition) for name, condition in self._specs.of(run).after if name in names
                     ),
                 )
 
@@ -104,7 +109,7 @@ class Dependencies:
             if waiting is None:
                 continue
             for name, condition in self._specs.of(waiting).after:
-                awaited = gang.Awaited(name, "ended" if condition == "ended" else "succeeded", seen)
+                awaited = gang.Awaited(name, condition, seen)
                 if name == run.metadata.name and gang.has_to_see(waiting.current_status, awaited, now):
                     return True
         return False

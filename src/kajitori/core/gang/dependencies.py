@@ -1,4 +1,5 @@
-"""Dependencies between runs: a run with `after` in its spec is planned only after the named runs have ended.
+"""Dependencies between runs: a run with `after` in its spec is planned only after the named runs have ended, or are
+healthy.
 
 A condition that was seen to hold is written into the status and is not judged again, so later changes of the other run
 do not matter. Once the run has had an attempt, no condition is judged any more.
@@ -157,6 +158,8 @@ def _judge_condition(awaited: Awaited, state: AfterState, now: datetime) -> _Jud
         return _judge_missing(name, state, now)
     if awaited.condition == "ended":
         return _judge_end(name, state, seen)
+    if awaited.condition == "healthy":
+        return _judge_health(name, state, seen)
     return _judge_success(name, state, seen)
 
 
@@ -190,6 +193,21 @@ def _judge_success(name: str, state: AfterState, seen: SeenRun | None) -> _Judge
     if seen.type != "batch":
         return _never(f"{name} is a {seen.type}, which never succeeds by itself")
     return _Judgement(_Verdict.WAITS, f"{name} ({_describe_run(name, seen)}) to succeed")
+
+
+def _judge_health(name: str, state: AfterState, seen: SeenRun | None) -> _Judgement:
+    if seen is None or seen.uid != state.uid:
+        return _never(f"{name} was deleted before it was healthy")
+    if seen.is_healthy and not seen.deleting:
+        return _MET
+    if seen.deleting:
+        return _never(f"{name} is being deleted and was not healthy")
+    if seen.phase.is_final and not seen.is_parked:
+        return _never(f"{name} ended before it was healthy ({seen.phase.value})")
+    if not seen.has_health_check:
+        return _never(f"{name} has no health check")
+    unready = ", not healthy" if seen.phase is Phase.RUNNING else ""
+    return _Judgement(_Verdict.WAITS, f"{name} ({_describe_run(name, seen)}{unready}) to be healthy")
 
 
 def _describe_run(name: str, seen: SeenRun) -> str:

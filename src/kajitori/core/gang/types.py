@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.reasons import AfterCondition, Phase, Reason
 from kajitori.core.spec.status import PreemptedBy, RunStatus
 
 
@@ -142,6 +142,9 @@ class SeenRun:
     reason: Reason = Reason.NONE
     type: RunType = "batch"
     deleting: bool = False
+    has_health_check: bool = False
+    is_healthy: bool = False
+    """Whether all of its members run and are healthy now."""
 
     @property
     def is_parked(self) -> bool:
@@ -154,7 +157,7 @@ class Awaited:
     """An entry of a run's `after`, with what is known of the run that it names."""
 
     run: str
-    condition: Literal["succeeded", "ended"] = "succeeded"
+    condition: AfterCondition = "succeeded"
     seen: SeenRun | None = None
     """None if there is no run of this name."""
     cycle: tuple[str, ...] = ()

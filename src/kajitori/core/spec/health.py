@@ -24,13 +24,18 @@ class RunHealth(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     output: str = ""
     """Output of the last failed check of the first unhealthy member, or why the check failed."""
 
+    @property
+    def is_healthy(self) -> bool:
+        """Whether all members run and are healthy."""
+        return self.status == "healthy"
+
     def describe(self, members: int) -> str:
         """Return it in a sentence; `members` is the number of the run's members."""
         if self.unhealthy:
             ranks = f"{'rank' if self.ranks.isdecimal() else 'ranks'} {self.ranks}"
             several = f" in {self.unhealthy} of {members} members ({ranks})" if members > 1 else ""
             return f"its health check fails{several}{f': {self.output}' if self.output else ''}"
-        if self.status == "healthy":
+        if self.is_healthy:
             return "its health check succeeds" if members == 1 else f"the health checks of {members} members succeed"
         return "its health check has not succeeded yet"
 

@@ -1,8 +1,12 @@
-"""The closed sets of phases and reasons in a run's status."""
+"""The closed sets of phases and reasons in a run's status, and of conditions on other runs."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
+
+AfterCondition = Literal["succeeded", "healthy", "ended"]
+"""What has to be true of another run before a run that names it in `after` starts."""
 
 
 class Phase(StrEnum):

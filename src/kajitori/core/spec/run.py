@@ -43,6 +43,7 @@ from kajitori.core.spec.parts import (
     Toleration,
     VolumeUse,
 )
+from kajitori.core.spec.reasons import AfterCondition
 from kajitori.errors import Fault, FieldError, InvalidInput
 
 LEAST_STUCK_SECONDS = 120
@@ -147,13 +148,14 @@ _REPLICAS_RULES = rules(
 
 
 class After(Document):
-    """Another run of the same namespace that has to end before this one starts."""
+    """Another run of the same namespace for which this one waits before it starts."""
 
     run: RunName
     """Name of the other run."""
-    condition: Literal["succeeded", "ended"] = "succeeded"
-    """succeeded: it has to succeed. If it can no longer succeed, this run fails without having started. ended: it has
-    to end in any way, or be deleted."""
+    condition: AfterCondition = "succeeded"
+    """succeeded: it has to succeed. healthy: all of its members have to run and be healthy, by its health check. If the
+    condition can no longer hold, this run fails without having started. ended: it has to end in any way, or be
+    deleted."""
 
 
 class RunSpec(Document):
@@ -320,7 +322,7 @@ def to_document(spec: RunSpec, *, with_defaults: bool = False) -> dict[str, Any]
 
 
 def after_of(text: str) -> dict[str, str]:
-    """Return the entry of `after` that a user writes as `RUN`, `RUN:succeeded` or `RUN:ended`."""
+    """Return the entry of `after` that a user writes as `RUN`, `RUN:succeeded`, `RUN:healthy` or `RUN:ended`."""
     run, colon, condition = text.partition(":")
     return {"run": run, "condition": condition} if colon else {"run": run}
 

@@ -219,6 +219,21 @@ async def test_a_run_that_waits_for_others_is_expected_after_their_ends_and_its_
     }
 
 
+async def test_when_a_run_will_be_healthy_is_not_known(world: World) -> None:
+    """Its expected end says nothing about that."""
+    runs(world, "db", "g1", since=ago(10), timeLimit="1h", health={"command": "true"})
+    spec = {**WANTS, "timeLimit": "3h", "after": [{"run": "db", "condition": "healthy"}]}
+    waiting = {"phase": "Queued", "reason": "WaitingForRun", "queuedAt": ago(5)}
+    world.kubernetes.put("runs", run("web", **spec) | {"status": waiting})
+    await world.caught_up()
+    web = await get(world, "/v1/runs/team/web/explain")
+    assert web["message"] == "waits for db (Running, not healthy) to be healthy"
+    assert "expectedAt" not in web and "endsAt" not in web["after"][0]
+    params = {"fields": "summary", "state": "dependent"}
+    (row,) = (await world.http.get("/v1/queue", params=params)).json()["items"]
+    assert row["startsAt"] == ""
+
+
 async def test_what_if_knows_when_a_run_would_start_after_another(world: World) -> None:
     runs(world, "prepare", "g1", since=ago(10), timeLimit="1h")
     await world.caught_up()

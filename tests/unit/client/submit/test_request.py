@@ -424,8 +424,9 @@ def test_a_volumes_option_after_a_comma_is_corrected_in_the_hint() -> None:
 
 
 def test_other_runs_to_wait_for_are_named_with_their_conditions() -> None:
-    request = build(image="bert:3", after=["prepare", "fetch:ended"])
-    assert request.spec["after"] == [{"run": "prepare"}, {"run": "fetch", "condition": "ended"}]
+    request = build(image="bert:3", after=["prepare", "fetch:ended", "db:healthy"])
+    others = [{"run": "prepare"}, {"run": "fetch", "condition": "ended"}, {"run": "db", "condition": "healthy"}]
+    assert request.spec["after"] == others
     wrong = faults(image="bert:3", after=["prepare", "fetch:failed", "prepare:ended", "Not A Name"])
     assert [fault.field for fault in wrong] == ["--after fetch:failed", "--after Not A Name"]
     assert [fault.field for fault in faults(image="bert:3", after=["a", "a:ended"])] == ["--after a:ended"]

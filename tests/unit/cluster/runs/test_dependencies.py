@@ -9,6 +9,7 @@ from tests.helpers.scenes.queue_scene import NOW, QueueScene
 from kajitori.cluster.run_object import RUNS
 from kajitori.core import gang
 from kajitori.core.gang import SeenRun
+from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import AfterState, RunStatus
 
@@ -56,6 +57,9 @@ def test_dependents_are_told_of_changes_that_they_can_see() -> None:
     assert scene.index.take_affected(PREPARE)
     scene.show_run("prepare", status=RunStatus(phase=Phase.RUNNING, restarts=1, message="news"))
     assert not scene.index.take_affected(PREPARE)
+    healthy = RunHealth(status="healthy", healthy=1)
+    scene.show_run("prepare", status=RunStatus(phase=Phase.RUNNING, health=healthy))
+    assert scene.index.take_affected(PREPARE)
     scene.show_run("prepare", status=RunStatus(phase=Phase.SUCCEEDED))
     assert scene.index.take_affected(PREPARE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,18 +16,21 @@ from kajitori.core import gang
 from kajitori.core.gang import Awaited, Limits, NeedsNodes, Run, SeenRun, Step, Sweep, find_cycle, next_step
 from kajitori.core.gang.dependencies import MISSING_PATIENCE
 from kajitori.core.gang.restoring import restored
-from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.reasons import AfterCondition, Phase, Reason
 from kajitori.core.spec.status import AfterState, RunStatus
-
-Condition = Literal["succeeded", "ended"]
 
 
 def seen(phase: Phase = Phase.RUNNING, uid: str = "u1", **facts: object) -> SeenRun:
     return replace(SeenRun(uid, phase), **facts)  # type: ignore[arg-type]
 
 
+def checked(phase: Phase = Phase.RUNNING, **facts: object) -> SeenRun:
+    """Return a run with a health check."""
+    return replace(seen(phase), has_health_check=True, **facts)  # type: ignore[arg-type]
+
+
 def waiting(
-    other: SeenRun | None, condition: Condition = "succeeded", status: RunStatus | None = None, **more: object
+    other: SeenRun | None, condition: AfterCondition = "succeeded", status: RunStatus | None = None, **more: object
 ) -> Run:
     run = Run("batch", 2, Limits(), status or RunStatus(), after=(Awaited("prepare", condition, other),))
     return replace(run, **more)  # type: ignore[arg-type]
@@ -37,7 +40,7 @@ def step(run: Run, *, later: timedelta = timedelta()) -> Step:
     return next_step(run, [], NOW + later)
 
 
-def after_seeing(first: SeenRun | None, then: SeenRun | None, condition: Condition = "succeeded") -> Step:
+def after_seeing(first: SeenRun | None, then: SeenRun | None, condition: AfterCondition = "succeeded") -> Step:
     """Return the second step of a run that saw the other run twice."""
     return step(waiting(then, condition, step(waiting(first, condition)).status))
 
@@ -94,18 +97,42 @@ def test_with_ended_any_end_of_the_other_run_counts(then: SeenRun | None) -> Non
     assert asks(after_seeing(seen(), then, "ended"))
 
 
-@pytest.mark.parametrize("condition", ["succeeded", "ended"])
+def test_it_asks_for_nodes_once_a_service_is_healthy_whatever_becomes_of_its_health() -> None:
+    answer = step(waiting(checked(), "healthy"))
+    assert answer.status.message == "waits for prepare (Running, not healthy) to be healthy"
+    answer = step(waiting(checked(is_healthy=True), "healthy", answer.status))
+    assert asks(answer)
+    assert asks(step(waiting(checked(), "healthy", answer.status)))
+
+
 @pytest.mark.parametrize(
     ("then", "words"),
     [
-        (seen(Phase.RESTARTING), "prepare (Restarting)"),
-        (seen(Phase.STOPPED, reason=Reason.PARKED), "prepare (parked; kaji resume prepare)"),
+        (checked(Phase.FAILED), "prepare ended before it was healthy (Failed)"),
+        (checked(Phase.SUCCEEDED), "prepare ended before it was healthy (Succeeded)"),
+        (checked(deleting=True, is_healthy=True), "prepare is being deleted and was not healthy"),
+        (None, "prepare was deleted before it was healthy"),
+        (seen(), "prepare has no health check"),
+    ],
+)
+def test_it_fails_once_the_other_run_can_no_longer_become_healthy(then: SeenRun | None, words: str) -> None:
+    answer = after_seeing(checked(), then, "healthy")
+    assert answer.status.reason is Reason.DEPENDENCY_NEVER_SATISFIED
+    assert answer.status.message == f"it did not start: {words}"
+
+
+@pytest.mark.parametrize("condition", ["succeeded", "healthy", "ended"])
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        (checked(Phase.RESTARTING), "prepare (Restarting)"),
+        (checked(Phase.STOPPED, reason=Reason.PARKED), "prepare (parked; kaji resume prepare)"),
     ],
 )
 def test_it_goes_on_waiting_for_a_run_that_is_meant_to_run_again(
-    then: SeenRun, words: str, condition: Condition
+    then: SeenRun, words: str, condition: AfterCondition
 ) -> None:
-    answer = after_seeing(seen(), then, condition)
+    answer = after_seeing(checked(), then, condition)
     assert answer.status.reason is Reason.WAITING_FOR_RUN and words in answer.status.message
 
 
@@ -185,16 +212,18 @@ _SIGHTS = st.one_of(
         st.sampled_from([Phase.QUEUED, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED]),
         reason=st.sampled_from([Reason.NONE, Reason.PARKED]),
         deleting=st.booleans(),
+        has_health_check=st.just(value=True),
+        is_healthy=st.booleans(),
     ),
 )
 
 
 @given(
     sights=st.lists(st.tuples(_SIGHTS, st.sampled_from(["written", "killed", "placed"])), max_size=8),
-    condition=st.sampled_from(["succeeded", "ended"]),
+    condition=st.sampled_from(["succeeded", "healthy", "ended"]),
 )
 def test_it_starts_at_most_once_and_never_before_the_condition_held(
-    sights: list[tuple[SeenRun | None, str]], condition: Condition
+    sights: list[tuple[SeenRun | None, str]], condition: AfterCondition
 ) -> None:
     """Whatever the other run does, and wherever the controller is killed: before it writes the step's status, after
     that, or after the planner has placed the run."""
@@ -214,11 +243,13 @@ def test_it_starts_at_most_once_and_never_before_the_condition_held(
             break
 
 
-def _holds(condition: Condition, uid: str, other: SeenRun | None) -> bool:
+def _holds(condition: AfterCondition, uid: str, other: SeenRun | None) -> bool:
     """Return whether the condition holds for the run with this UID; empty if there was none so far."""
     is_there = other is not None and other.uid == uid
     if condition == "succeeded":
         return is_there and other is not None and other.phase is Phase.SUCCEEDED
+    if condition == "healthy":
+        return is_there and other is not None and other.is_healthy and not other.deleting
     if not is_there:
         return bool(uid)
     is_parked = other is not None and other.phase is Phase.STOPPED and other.reason is Reason.PARKED

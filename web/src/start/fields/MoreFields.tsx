@@ -61,7 +61,7 @@ export function MoreFields({ show, has, kind, isOpen, notebook, change, team }: 
           </Field>
         )}
         {has("after") && (
-          <Field {...show("after")} label="After" help="Name the runs that have to succeed first, one on each line. prepare:ended waits for any end." lines={2} code />
+          <Field {...show("after")} label="After" help="Name the runs that have to succeed first, one on each line. db:healthy waits until its health check succeeds, prepare:ended for any end." lines={2} code />
         )}
         <Field {...volumes} label="Volumes" help="Write one on each line, for example imagenet:/data:ro." lines={2} code />
         <Picks label="Volumes to choose" picks={picks.volumes} isPicked={(pick) => isPicked(volumes.value, pick)} choose={(pick) => volumes.onChange(toggled(volumes.value, pick))} />

@@ -54,10 +54,20 @@ def _faults(api: Api, run: RunObject, other: After, field: str) -> list[Fault]:
     why = gang.why_never(gang.Awaited(other.run, other.condition, seen), api.now())
     if not why:
         return []
-    hint = f"wait for its end alone ({other.run}:ended)"
-    if seen.type == "batch":
-        hint += f", or resume it first: kaji resume {other.run}" if not seen.deleting else ""
-    return [Fault(field, f"the condition succeeded cannot hold: {why}", other.run, hint, "NeverSatisfied")]
+    message = f"the condition {other.condition} cannot hold: {why}"
+    return [Fault(field, message, other.run, _way_out(other, seen), "NeverSatisfied")]
+
+
+def _way_out(other: After, seen: gang.SeenRun) -> str:
+    """Return what to do about a condition that cannot hold."""
+    name, ways = other.run, list[str]()
+    if other.condition == "healthy" and not seen.has_health_check:
+        ways.append("submit it with a health check (--health-cmd)")
+    elif seen.phase.is_final and not seen.deleting and (other.condition == "healthy" or seen.type == "batch"):
+        ways.append(f"resume it first: kaji resume {name}")
+    elif other.condition == "succeeded" and seen.has_health_check and not seen.deleting:
+        ways.append(f"wait until it is healthy ({name}:healthy)")
+    return ", or ".join([*ways, f"wait for its end alone ({name}:ended)"])
 
 
 async def _hint(api: Api, namespace: str, name: str) -> str:

@@ -41,7 +41,7 @@ def command(cli: Cli, output: str | None) -> None:
 
 
 def _print_dependents(cli: Cli, dependents: list[dict[str, Any]]) -> None:
-    """Print the runs that wait for other runs to end. They have no place in the queue yet."""
+    """Print the runs that wait for other runs. They have no place in the queue yet."""
     from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.terminal import heading
 

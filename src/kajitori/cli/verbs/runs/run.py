@@ -140,9 +140,9 @@ def _closed_set(*known: str) -> Any:
 @click.option(
     "--after",
     multiple=True,
-    metavar="RUN[:ended]",
+    metavar="RUN[:healthy|ended]",
     shell_complete=complete_run,
-    help="Start once RUN has succeeded; with :ended, once it has ended.",
+    help="Start once RUN has succeeded, is healthy, or has ended.",
 )
 @click.option(
     "--code",

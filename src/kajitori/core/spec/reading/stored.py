@@ -15,6 +15,7 @@ import msgspec
 
 from kajitori.core.formats.quantities import parse_cpu_millis, parse_duration_seconds
 from kajitori.core.formats.times import parse_time
+from kajitori.core.spec.reasons import AfterCondition
 
 T = TypeVar("T")
 
@@ -42,6 +43,7 @@ class _Wire(msgspec.Struct, rename="camel"):
     stdin: Any = None
     tty: Any = None
     after: Any = None
+    health: Any = None
 
 
 _NO_NAMES: frozenset[str] = frozenset()
@@ -82,8 +84,9 @@ class StoredSpec(msgspec.Struct, frozen=True):
     secret_names: frozenset[str] = _NO_NAMES
     has_stdin: bool = False
     has_tty: bool = False
-    after: tuple[tuple[str, str], ...] = ()
-    """Names of the runs that have to end before this one starts, each with its condition."""
+    after: tuple[tuple[str, AfterCondition], ...] = ()
+    """Names of the runs for which this one waits before it starts, each with its condition."""
+    has_health_check: bool = False
 
     @property
     def is_service(self) -> bool:
@@ -146,6 +149,7 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
         has_stdin=wire.stdin is True,
         has_tty=wire.tty is True,
         after=_stored_after(wire.after) if wire.after is not None else (),
+        has_health_check=isinstance(wire.health, dict),
     )
 
 
@@ -158,11 +162,15 @@ def _secret_names(secrets: Any) -> frozenset[str]:
     return frozenset(str(use["name"]) for use in secrets if isinstance(use, dict) and "name" in use)
 
 
-def _stored_after(others: Any) -> tuple[tuple[str, str], ...]:
+def _stored_after(others: Any) -> tuple[tuple[str, AfterCondition], ...]:
     if not isinstance(others, list):
         return ()
     found = (other for other in others if isinstance(other, dict) and isinstance(other.get("run"), str))
-    return tuple((other["run"], "ended" if other.get("condition") == "ended" else "succeeded") for other in found)
+    return tuple((other["run"], _condition(other.get("condition"))) for other in found)
+
+
+def _condition(value: Any) -> AfterCondition:
+    return value if value in ("healthy", "ended") else "succeeded"
 
 
 def _integer_or(value: Any, default: T) -> int | T:

@@ -13,6 +13,7 @@ from tests.unit.api.fake_kubernetes import run
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.run import after_of
 
 
 async def submit(world: World, body: Any, **params: Any) -> httpx2.Response:
@@ -144,12 +145,16 @@ async def test_conditions_that_cannot_hold_are_all_refused_at_once(world: World)
     """Nothing waits for what cannot happen. Faults elsewhere in the request are reported with them."""
     world.kubernetes.put("runs", run("broken", phase="Failed"))
     world.kubernetes.put("runs", run("demo", phase="Running", type="service"))
-    names = ("nosuch", "broken", "demo", "train")
-    spec = {"image": "bert:3", "replicas": 0, "after": [{"run": name} for name in names]}
+    checked = run("db", phase="Running", type="service", health={"command": "true"})
+    stopped = run("cache", phase="Stopped", type="service", health={"command": "true"})
+    for one in (checked, stopped):
+        world.kubernetes.put("runs", one)
+    names = ("nosuch", "broken", "demo", "train", "db", "demo:healthy", "cache:healthy")
+    spec = {"image": "bert:3", "replicas": 0, "after": [after_of(name) for name in names]}
     response = await submit(world, {"name": "train", "spec": spec})
     assert response.status_code == 422
     found = {fault["field"]: fault for fault in response.json()["faults"]}
-    assert found.keys() == {"spec.replicas", *(f"spec.after[{index}].run" for index in range(4))}
+    assert found.keys() == {"spec.replicas", *(f"spec.after[{index}].run" for index in range(7))}
     messages = [found[f"spec.after[{index}].run"]["message"] for index in range(4)]
     assert messages[0] == "there is no run 'nosuch' in namespace team"
     assert messages[1:3] == [
@@ -159,6 +164,10 @@ async def test_conditions_that_cannot_hold_are_all_refused_at_once(world: World)
     assert messages[3] == "a run cannot wait for itself"
     assert "kaji resume broken" in found["spec.after[1].run"]["hint"]
     assert "demo:ended" in found["spec.after[2].run"]["hint"]
+    assert "(db:healthy)" in found["spec.after[4].run"]["hint"]
+    assert found["spec.after[5].run"]["message"] == "the condition healthy cannot hold: demo has no health check"
+    assert "--health-cmd" in found["spec.after[5].run"]["hint"]
+    assert "kaji resume cache" in found["spec.after[6].run"]["hint"]
 
 
 async def test_a_missing_secret_is_refused(world: World) -> None:
