@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ from kajitori.docker.translation.bodies import Body, check_shape
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, Container
 from kajitori.docker.translation.creation import renamed
 from kajitori.docker.translation.request import Creation
-from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
+from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable, WrongState
 
 SETTLED_SECONDS = 5.0
 """Longest time for which the answer to a start is delayed."""
@@ -136,9 +136,39 @@ class Engine:
 
         Raises InvalidInput if its program can't be started.
         """
+        await self._answering(container, self._start(container))
+
+    async def restart(self, container: Container, grace: str | None) -> None:
+        """Stop a container that has not ended, and start it again. The cluster does both, also if this bridge ends
+        meanwhile.
+
+        Raises InvalidInput if its program can't be started, WrongState if it is stopped for good meanwhile, and
+        NotFound if it is removed.
+        """
+        container = await self._queued_again(await self.platform.restart(container, grace), container)
+        await self._answering(container, self._started(container))
+        self.tell("restart", container)
+
+    async def _queued_again(self, asked: Container, before: Container) -> Container:
+        """Wait until a run that was asked to restart has ended and is queued again, and return it then."""
+        is_told, latest, number = not before.started_at, asked, before.number_of_start
+        async with aclosing(self.platform.changes(asked)) as changes:
+            async for latest in changes:
+                if latest.has_ended_start(number) and not is_told:
+                    is_told = True
+                    self._tell_end(latest, latest.exit_code_of_start(number))
+                    self.tell("stop", latest)
+                if latest.seen_resumes >= asked.resumes:
+                    return latest
+        await self.platform.refreshed(latest)  # raises NotFound if it was removed
+        hint = f"to start it: docker start {asked.name}"
+        raise WrongState(f"container {asked.name} was stopped while it was restarted", hint=hint)
+
+    async def _answering(self, container: Container, starting: Coroutine[Any, Any, None]) -> None:
+        """Start a container, and note until the end that its client has no answer yet."""
         answered = self._unanswered_starts[container.uid] = asyncio.Event()
         try:
-            await self._start(container)
+            await starting
         finally:
             if self._unanswered_starts.get(container.uid) is answered:  # else another client starts it, too
                 del self._unanswered_starts[container.uid]
@@ -146,13 +176,18 @@ class Engine:
 
     async def _start(self, container: Container) -> None:
         """Start a container as `start` does, which answers the client."""
-        self._reported.discard(container.uid)
         await self.ports.open(container)
         try:
             container = await self.platform.start(container)
         except BaseException:
             self.ports.close(container)
             raise
+        self.events.forget("die", container.id)
+        await self._started(container)
+
+    async def _started(self, container: Container) -> None:
+        """Tell of a container that is queued for a start, and return once it has settled."""
+        self._reported.discard(container.uid)
         self.events.foretell("start", container.id, _attributes(container))
         self._as_started_here[container.uid] = container
         while len(self._as_started_here) > REMEMBERED:
@@ -225,9 +260,13 @@ class Engine:
         return await asyncio.shield(self._awaited_starts[container.uid])  # several clients may wait
 
     async def ended(self, container: Container) -> Container:
-        """Wait until a container that was started has ended, and return it then."""
-        async for latest in self.platform.changes(container):
-            container = latest
+        """Wait until a container that was started has ended, also if a user restarts it, and return it then."""
+        number = container.number_of_start
+        async with aclosing(self.platform.changes(container)) as changes:
+            async for latest in changes:
+                container = latest
+                if latest.has_ended_start(number):
+                    break
         return container
 
     async def exited(self, container: Container, condition: str) -> int:
@@ -238,7 +277,7 @@ class Engine:
         restarts, so that its exit code is that of the last one.
         """
         if condition == "next-exit" and self._readers[container.uid] and not container.is_service:
-            return (await self.ended(container)).exit_code
+            return (await self.ended(container)).exit_code_of_start(container.number_of_start)
         if not container.is_service:
             return await self._exited(container)
         waits = [asyncio.create_task(self._exited(container)), asyncio.create_task(self._exited_in_place(container))]
@@ -252,12 +291,15 @@ class Engine:
 
     async def _exited(self, container: Container) -> int:
         """Wait until the run has ended, or restarts all of its members."""
-        restarts = container.restarts
-        async for latest in self.platform.changes(container):
-            container = latest
-            if latest.restarts > restarts and latest.is_active:
-                return latest.last_exit_code or 1
-        return container.exit_code
+        restarts, number = container.restarts, container.number_of_start
+        async with aclosing(self.platform.changes(container)) as changes:
+            async for latest in changes:
+                container = latest
+                if latest.has_ended_start(number):
+                    break
+                if latest.restarts > restarts:
+                    return latest.last_exit_code or 1
+        return container.exit_code_of_start(number)
 
     async def _exited_in_place(self, container: Container) -> int:
         """Wait until the program of a service's member has ended, which restarts it in its Pod. The run itself may not
@@ -280,9 +322,12 @@ class Engine:
     async def stopped(self, container: Container) -> Container:
         """Wait until a container that was told to stop has ended."""
         container = await self.ended(container)
-        exit_code = {"exitCode": str(container.exit_code)}
-        self.events.foretell("die", container.id, _attributes(container) | exit_code)
+        self._tell_end(container, container.exit_code)
         return container
+
+    def _tell_end(self, container: Container, exit_code: int) -> None:
+        """Add the event of a container's end that was asked for here."""
+        self.events.foretell("die", container.id, _attributes(container) | {"exitCode": str(exit_code)})
 
     async def removed(self, container: Container, begun: asyncio.Future[Container] | None) -> Container:
         """Wait until a container is removed, and return it as it was before. `begun` is its next start, if it does not

@@ -49,14 +49,16 @@ class EventLog:
         if action == "create" and id in self._seen_first:  # the runs were faster than the answer
             self._seen_first.discard(id)
             return
-        if action == "start":
-            self._foretold.discard(("die", id))
         self.expect(action, id)
         self.add(action, id, attributes)
 
     def expect(self, action: str, id: str) -> None:
         """Suppress the next such event from the runs, because it was sent already."""
         self._foretold.add((action, id))
+
+    def forget(self, action: str, id: str) -> None:
+        """Suppress no such event any more: a run that was stopped before it ran has no end."""
+        self._foretold.discard((action, id))
 
     def add_seen(self, action: str, id: str, attributes: Mapping[str, str]) -> None:
         """Add an event that the runs show, unless it was foretold."""
@@ -198,7 +200,13 @@ def actions(before: Row | None, row: Row) -> list[str]:
     has_run = bool(row["startedAt"])
     # A short run may start and end between two looks: it starts again if its start is another one.
     is_new_start = has_run and (before is None or before["startedAt"] != row["startedAt"])
-    if is_new_start and before is not None and before["startedAt"] and phase_before is Phase.RUNNING:
+    is_queued_again = phase in (Phase.QUEUED, Phase.STARTING) and not has_run  # its end lay between two looks
+    if (
+        phase_before is Phase.RUNNING
+        and before is not None
+        and before["startedAt"]
+        and (is_new_start or is_queued_again)
+    ):
         happened.append("die")
     if is_new_start or (phase is Phase.RUNNING and phase_before is Phase.RESTARTING):
         happened.append("start")

@@ -187,6 +187,11 @@ class Platform:
                     raise
             await asyncio.sleep(backoff.next_seconds())
 
+    async def restart(self, container: Container, grace: str | None) -> Container:
+        """Ask the cluster to stop a run and to start it again once it has ended; `grace` is None for the run's own."""
+        body = {"grace": grace} if grace is not None else None
+        return Container(await self.post(run_path(container, "/restart"), body), container.rank)
+
     async def seen_by_controller(self, container: Container) -> None:
         """Wait until the controller has seen that a run was asked to start."""
         for _ in range(round(SETTLING_SECONDS / FIRST_PAUSE_SECONDS)):

@@ -169,7 +169,7 @@ async def test_anonymous_volumes_and_tmpfs_need_empty_folders_of_policy(docker: 
 
 @pytest.mark.conformance
 async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
-    """run -d, ps, inspect, logs, exec, cp, stats, stop, wait, start, kill, rm."""
+    """run -d, ps, inspect, logs, exec, cp, stats, stop, wait, start, restart, kill, rm."""
     script = "trap 'exit 5' TERM; echo out; echo err >&2; while :; do sleep 0.1; done"
     options = ("-d", "--name", "d_life.1", "--label", "com.example.path=/x", "-e", "A=b", *HERE)
     sick = f"/tmp/d-life-{os.getpid()}"  # which the container's user may write
@@ -200,7 +200,10 @@ async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
     assert await docker("wait", id) == "5\n"
     assert "Exited (5)" in await docker("ps", "-a", "--format", "{{.Status}}", "--filter", f"id={id}")
     await docker("start", id)
+    ending = asyncio.create_task(docker("wait", id))
     await docker.shows(id, "Up")
+    await docker("restart", id)
+    assert await ending == "5\n"
     await docker("kill", id)
     waiting = asyncio.create_task(docker.answer("POST", f"/containers/{id}/wait?condition=removed"))
     assert await docker("rm", id) == f"{id}\n"

@@ -39,7 +39,7 @@ def container(
         "labels": {},
         "createdAt": "2026-11-23T19:59:00Z",
         "spec": spec | {"stopped": False, "resumes": 1} | fields.pop("spec", {}),
-        "status": status | {"resumes": 1},
+        "status": {"resumes": 1} | status,
         "annotations": {ANNOTATION: json.dumps(NOTES if notes is None else notes)},
     }
     return Container(view | fields)
@@ -256,6 +256,7 @@ def test_changes_of_runs_are_events() -> None:
     assert actions(ended, {"phase": "Failed", "startedAt": "t2"}) == ["start", "die"]
     assert actions(running, {"phase": "Running", "startedAt": "t2"}) == ["die", "start"]
     assert actions(queued, {"phase": "Stopped", "startedAt": ""}) == []
+    assert actions(running, queued) == ["die"], "a restart, whose end lay between two looks"
 
 
 def test_changes_of_health_are_events() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncGenerator, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +22,7 @@ from kajitori.docker.output import LogQuery, read_output
 from kajitori.docker.platform import Platform
 from kajitori.docker.routes import attaching
 from kajitori.docker.translation.container import Container
-from kajitori.errors import InvalidInput, NotFound, Unavailable
+from kajitori.errors import InvalidInput, NotFound, Unavailable, WrongState
 
 
 class SlowServer(Platform):
@@ -308,6 +309,58 @@ async def test_an_attached_client_gets_the_exit_code_of_the_last_restart() -> No
     engine = Engine(SlowServer([running.view, failed.view, ENDED.view]))
     with engine.reading(running):
         assert await engine.exited(running, "next-exit") == 3
+
+
+RESTARTING = container("Running", spec={"resumes": 2})
+STOPPED = container("Stopped", spec={"resumes": 2}, status={"exitCode": 5})
+AGAIN = container("Running", spec={"resumes": 2}, status={"resumes": 2})
+
+
+class RestartingServer(SlowServer):
+    """A server that restarts a run by itself, and shows its last state for ever."""
+
+    asked: Any = None
+
+    async def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        return self.views[-1]
+
+    async def documents(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[Any]:
+        for view in self.views:
+            yield view
+
+    async def post(self, path: str, body: object = None, params: Mapping[str, Any] | None = None) -> Any:
+        assert path == "/v1/runs/default/web/restart", "one request does both"
+        self.asked = body
+        return RESTARTING.view
+
+
+async def test_a_restart_is_the_clusters_and_is_answered_once_the_program_runs_again() -> None:
+    """`docker restart` stopped a run and started it again by itself: if it was killed meanwhile, the run stayed
+    stopped. One with --rm was removed."""
+    server = RestartingServer([RESTARTING.view, STOPPED.view, AGAIN.view])
+    engine = Engine(server)
+    await engine.restart(container("Running"), "3s")
+    assert server.asked == {"grace": "3s"}
+    events = [event async for event in engine.events.follow(0, time.time())]
+    assert [one["Action"] + one["Actor"]["Attributes"].get("exitCode", "") for one in events] == [
+        "die5",
+        "stop",
+        "start",
+        "restart",
+    ]
+
+
+async def test_a_container_that_is_stopped_while_it_is_restarted_says_so() -> None:
+    server = RestartingServer([RESTARTING.view, ENDED.view])
+    with pytest.raises(WrongState, match="was stopped while it was restarted"):
+        await Engine(server).restart(container("Running"), None)
+
+
+@pytest.mark.parametrize(("views", "code"), [([RESTARTING, STOPPED, AGAIN], 5), ([RESTARTING, AGAIN], 143)])
+async def test_waiting_ends_with_a_restart_though_the_run_goes_on(views: list[Container], code: int) -> None:
+    """Its exit code is that of the start that has ended, unless the run was queued again at once."""
+    engine = Engine(SlowServer([one.view for one in views]))
+    assert await engine.exited(container("Running"), "not-running") == code
 
 
 async def test_waiting_for_a_service_ends_with_the_program_of_its_member(monkeypatch: pytest.MonkeyPatch) -> None:

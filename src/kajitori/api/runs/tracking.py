@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
+import msgspec
+
 from kajitori.api.context import Api
 from kajitori.api.rendering.runs import phase_of
 from kajitori.api.rights import User
+from kajitori.api.runs.changes.compare_and_swap import is_resuming
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import NotFound
@@ -33,7 +36,7 @@ class RunTracker:
         self._user = user
         self._key = (run.metadata.namespace, run.metadata.name)
         self._seen = False
-        self._restarts: dict[tuple[int, int], RunObject] = {}
+        self._restarts: dict[tuple[int, int, int], RunObject] = {}
         self._subscription = api.runs.hub.subscribe(
             *self._key, pods=pods, on_change=self._note_restart if restarts else None
         )
@@ -56,17 +59,19 @@ class RunTracker:
         return self.run
 
     def take_restarts(self) -> list[RunObject]:
-        """Return the run's state, with its reason, at each restart since the last call, even a very short one."""
+        """Return the run's state, with its reason, at each restart since the last call, even a very short one. If a
+        user has restarted the run, it is the state at its end."""
         taken = list(self._restarts.values())
         self._restarts.clear()
         return taken
 
     def _note_restart(self) -> None:
         run = self._api.mirror.runs.get(self._key)
-        if run is None or run.status is None or phase_of(run) is not Phase.RESTARTING:
+        if run is None or run.status is None or run.metadata.uid != self.run.metadata.uid:
             return
-        if run.metadata.uid == self.run.metadata.uid and len(self._restarts) < MAX_RESTARTS:
-            self._restarts.setdefault((run.status.restarts, run.status.interruptions), run)
+        if (phase_of(run) is Phase.RESTARTING or _is_queued_next(run)) and len(self._restarts) < MAX_RESTARTS:
+            status = run.status
+            self._restarts.setdefault((status.resumes, status.restarts, status.interruptions), run)
 
     async def changed(self, timeout_seconds: float) -> bool:
         """Wait for a change. Returns False after the timeout."""
@@ -99,3 +104,11 @@ class RunTracker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._subscription.__exit__(kind, error, trace)
+
+
+def _is_queued_next(run: RunObject) -> bool:
+    """Whether the run has ended and a user has started it again, so that it is queued in a moment."""
+    if not phase_of(run).is_final:
+        return False
+    spec = msgspec.json.decode(run.spec)
+    return isinstance(spec, dict) and is_resuming(run, spec)

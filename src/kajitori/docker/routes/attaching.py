@@ -27,6 +27,8 @@ INTERRUPT = b"\x03"
 """Ctrl-C at a terminal."""
 TYPED_AHEAD = 64
 """Pieces of input that are kept for a program that does not run yet."""
+OUTPUT_SECONDS = 2.0
+"""Time that an attached client has to read the rest of the output of a container that is restarted."""
 PROMPT_SECONDS = 0.3
 """Time after which a terminal's log has the beginning of a line, such as a prompt."""
 
@@ -47,11 +49,22 @@ async def attach(request: web.Request) -> web.StreamResponse:
             async with hijacked(request, is_raw=container.has_terminal) as client:
                 # A client without input closes its half of the connection at once, and reads on.
                 showing = _stream_to_client(engine, container, client, streams, query, begun, keys)
-                await until_either(showing, client.lost.wait())
+                await until_either(showing, client.lost.wait(), _until_started_again(engine, container, begun))
         finally:
             if begun is not None:
                 begun.cancel()
     return answered()
+
+
+async def _until_started_again(engine: Engine, container: Container, begun: asyncio.Future[Container] | None) -> None:
+    """Wait until a user has restarted a container and its client has read the rest: as with Docker, it sees one start.
+
+    Its output usually ends by itself then. If the next start follows at once, the log goes on.
+    """
+    container = await engine.ended(await asyncio.shield(begun) if begun is not None else container)
+    if not container.is_active:
+        await asyncio.Event().wait()
+    await asyncio.sleep(OUTPUT_SECONDS)
 
 
 async def _stream_to_client(

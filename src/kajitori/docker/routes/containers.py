@@ -145,9 +145,10 @@ async def restart(request: web.Request) -> web.Response:
     container = await _whole(request)
     engine = engine_of(request)
     if container.is_active:
-        container = await _stop(engine, container, _grace(request, container))
-    await engine.start(container)
-    engine.tell("restart", container)
+        await engine.restart(container, _grace(request, container))
+    else:
+        await engine.start(container)
+        engine.tell("restart", container)
     return web.Response(status=204)
 
 

@@ -166,6 +166,11 @@ class Container:
         return int(self.spec.get("resumes") or 0)
 
     @property
+    def seen_resumes(self) -> int:
+        """The part of `resumes` on which the controller has acted."""
+        return int(self.status.get("resumes") or 0)
+
+    @property
     def restarts(self) -> int:
         """Number of times that all members were started again after a failure, since the last start by a user."""
         return int(self.status.get("restarts") or 0)
@@ -208,8 +213,26 @@ class Container:
 
     @property
     def is_starting_again(self) -> bool:
-        """Whether the run was asked to start, and its controller has not seen that yet."""
-        return not self.spec.get("stopped") and self.resumes > int(self.status.get("resumes") or 0)
+        """Whether the run was asked to start, and its controller has not acted on that yet: it may have to end."""
+        return not self.spec.get("stopped") and self.resumes > self.seen_resumes
+
+    @property
+    def number_of_start(self) -> int:
+        """Number of the latest start that the controller knows or that is asked for: a run that is restarted counts as
+        its earlier start until that has ended."""
+        return self.resumes if Phase(self.status["phase"]).is_final else self.seen_resumes
+
+    def has_ended_start(self, number: int) -> bool:
+        """Whether the start with this number has ended, also if a user has started the run again since."""
+        is_final = Phase(self.status["phase"]).is_final
+        return self.seen_resumes > number or (self.seen_resumes == number and is_final)
+
+    def exit_code_of_start(self, number: int) -> int:
+        """Return the exit code of a start; 0 if it has not ended. A run forgets it once it is queued again: then it is
+        that of a program which ended by SIGTERM."""
+        if not self.has_ended_start(number):
+            return 0
+        return self._code_of_end if self.seen_resumes == number else TERMINATED
 
     @property
     def was_never_started(self) -> bool:
@@ -245,16 +268,19 @@ class Container:
     @property
     def exit_code(self) -> int:
         """The exit code of the run; 0 while it has none."""
-        if not self.has_ended:
-            return 0
-        code = self.status.get("exitCode")
-        if self.phase is Phase.STOPPED and self.spec.get("stopGrace") in ("0s", "0"):
+        return self._code_of_end if self.has_ended else 0
+
+    @property
+    def _code_of_end(self) -> int:
+        """The exit code of a run in a final phase, also if a user has started it again since."""
+        code, phase = self.status.get("exitCode"), Phase(self.status["phase"])
+        if phase is Phase.STOPPED and self.spec.get("stopGrace") in ("0s", "0"):
             return KILLED  # the platform asks programs to end before it kills them, which Docker does not
         if code is not None:
             return int(code)
-        if self.phase is Phase.SUCCEEDED:
+        if phase is Phase.SUCCEEDED:
             return 0
-        if self.phase is Phase.STOPPED:
+        if phase is Phase.STOPPED:
             return TERMINATED
         return {Reason.OUT_OF_MEMORY: KILLED, Reason.COMMAND_NOT_FOUND: NOT_FOUND}.get(self.reason, 1)
 

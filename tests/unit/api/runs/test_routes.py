@@ -200,7 +200,8 @@ async def test_only_runs_of_readable_namespaces_are_listed(world: World) -> None
 
 
 async def test_a_watch_shows_every_restart_however_short(world: World, served: httpx2.AsyncClient) -> None:
-    """A watch shows changes five times a second, but a program that fails at once restarts more often."""
+    """A watch shows changes five times a second, but a program that fails at once restarts more often, and a run that a
+    user restarts is Stopped for a moment: its exit code is in no later state."""
     world.kubernetes.put("runs", run("bert", phase="Running"))
     await world.caught_up()
     async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
@@ -212,6 +213,9 @@ async def test_a_watch_shows_every_restart_however_short(world: World, served: h
             await world.caught_up()
             world.kubernetes.change("runs", "bert", status={"phase": "Running", "message": "", "restarts": count})
             await world.caught_up()
+        world.kubernetes.change("runs", "bert", spec={"resumes": 1}, status={"phase": "Stopped", "exitCode": 5})
+        world.kubernetes.change("runs", "bert", status={"phase": "Queued", "exitCode": None, "resumes": 1})
+        await world.caught_up()
         world.kubernetes.change("runs", "bert", status={"phase": "Failed", "restarts": 3})
         statuses = [json.loads(line)["status"] async for line in lines if line.strip()]
     assert [status["message"] for status in statuses if status["phase"] == "Restarting"] == [
@@ -219,6 +223,7 @@ async def test_a_watch_shows_every_restart_however_short(world: World, served: h
         "exit 2",
         "exit 3",
     ]
+    assert [status["exitCode"] for status in statuses if status["phase"] == "Stopped"] == [5]
     assert statuses[-1]["phase"] == "Failed"
 
 
