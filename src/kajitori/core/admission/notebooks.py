@@ -18,9 +18,9 @@ from kajitori.core.spec.parts import Checkpoint
 from kajitori.core.spec.run import RunSpec
 
 PORT = 8888
-PORTS_OF_A_MACHINE = 1000
+PORTS_OF_A_MACHINE = 10_000
 """Number of ports, from PORT on, that notebooks use if no network plugin enforces policies, as with `kaji up`: members
-may then share the network of their node, so each notebook needs a port of its own."""
+may then share the network of their node, so each notebook needs a port of its own. The rendezvous ports follow."""
 
 _SCRIPT = r"""
 folder=${KAJI_CHECKPOINT_DIR:-$PWD}
@@ -67,8 +67,9 @@ def notebook_port(spec: RunSpec, policy: Policy, run: RunIdentity) -> int:
     """Return the port at which a notebook's program listens: the first that it names, else one by policy."""
     if spec.ports:
         return spec.ports[0]
-    if not policy.network.enforced:
-        return PORT + zlib.crc32(f"{run.namespace}/{run.name}".encode()) % PORTS_OF_A_MACHINE
+    if not policy.network.enforced:  # the server tells several clusters of one machine apart
+        identity = f"{policy.start.server}/{run.namespace}/{run.name}"
+        return PORT + zlib.crc32(identity.encode()) % PORTS_OF_A_MACHINE
     return PORT
 
 

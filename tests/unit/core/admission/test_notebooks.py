@@ -85,6 +85,16 @@ def test_notebooks_of_one_machine_listen_on_ports_of_their_own() -> None:
         assert env(one)["KAJI_NOTEBOOK_HOME"] == home
 
 
+def test_notebooks_of_one_name_listen_on_different_ports_in_two_clusters_of_one_machine() -> None:
+    """And in each of them at the same port again, so that an open page finds the notebook after a restart."""
+    ports = [
+        container(admit({}, on_own_cluster(parse_policy({}), "kajitori", f"http://127.0.0.1:{server}")))["ports"]
+        for server in (1, 2, 1)
+    ]
+    assert ports[0] != ports[1]
+    assert ports[0] == ports[2]
+
+
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
