@@ -16,6 +16,9 @@ CA_DAYS = 3650
 LEAF_DAYS = 365
 RENEW_DAYS = 60
 """Remaining validity below which a certificate is renewed."""
+CLOCK_MARGIN = timedelta(days=30)
+"""Certificates are valid since this time before they were made: clocks of other machines may be behind, and that of
+this machine may have been fast and be set back."""
 
 Key = ec.EllipticCurvePrivateKey
 Certificate = x509.Certificate
@@ -150,10 +153,9 @@ def _x509_name(common: str, organization: str = "") -> x509.Name:
 
 
 def _with_validity(builder: x509.CertificateBuilder, now: datetime, days: int) -> x509.CertificateBuilder:
-    # Valid since an hour ago: other machines' clocks may be behind.
     return (
         builder.serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_before(now - CLOCK_MARGIN)
         .not_valid_after(now + timedelta(days=days))
     )
 

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from kajitori.configuration.x509 import CLOCK_MARGIN
 from kajitori.core.formats.times import format_time
 from kajitori.embedded.fingerprints import fingerprint
 from kajitori.embedded.objects import Pod
@@ -159,7 +160,7 @@ def _self_signed(address: str) -> tuple[ssl.SSLContext, str]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_before(now - CLOCK_MARGIN)
         .not_valid_after(now + timedelta(days=3650))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
         .sign(key, hashes.SHA256())

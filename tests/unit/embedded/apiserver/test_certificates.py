@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import yaml
 from cryptography import x509
 
 from kajitori.embedded.apiserver import certificates
+from kajitori.embedded.kubelet.http.tls import server_context
+from kajitori.embedded.kubelet.settings import ServerSettings
 
 
 def mode(path: Path) -> int:
@@ -55,6 +58,16 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> dict
             except ssl.SSLWantReadError:
                 continue
     return dict(there.getpeercert() or {})
+
+
+def test_certificates_stay_valid_if_the_clock_was_fast_and_is_set_back(tmp_path: Path) -> None:
+    """Nothing reached the API server or a kubelet then until the time of the first start had come again."""
+    made = certificates.ensure_certificates(tmp_path / "pki")
+    server_context(ServerSettings(), tmp_path / "node", "n", "127.0.0.1")
+    two_weeks_ago = datetime.now(UTC) - timedelta(days=14)
+    for path in (made.ca, made.server, made.client, tmp_path / "node/pki/127.0.0.1.crt"):
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        assert certificate.not_valid_before_utc < two_weeks_ago, path.name
 
 
 def test_an_incomplete_pair_is_replaced(tmp_path: Path) -> None:

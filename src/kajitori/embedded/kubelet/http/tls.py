@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kajitori.configuration.x509 import CLOCK_MARGIN
 from kajitori.embedded.fingerprints import fingerprint
 from kajitori.embedded.kubelet.settings import ServerSettings
 
@@ -64,7 +65,7 @@ def _self_signed(folder: Path, node_name: str, address: str) -> tuple[Path, Path
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_before(now - CLOCK_MARGIN)
         .not_valid_after(now + LIFETIME)
         .add_extension(
             x509.SubjectAlternativeName([x509.DNSName(node_name), x509.IPAddress(ipaddress.ip_address(address))]),
