@@ -28,6 +28,8 @@ SETTLE_SECONDS = 0.3
 write it in pieces, or move it away and write a new one."""
 LOOK_SECONDS = 0.2
 """How long a call waits for a check. While that check is still running, further calls do not wait."""
+OUTAGE_SECONDS = 5.0
+"""A check that takes longer is a fault of the file. On a busy machine one may take longer than LOOK_SECONDS."""
 START_SECONDS = 10.0
 """Time limit of the first check, before which nothing is in force."""
 MAX_BYTES = 16 << 20
@@ -95,6 +97,8 @@ class FollowedFile(Generic[T, F]):
         self._lock = threading.Lock()
         self._looking: queue.SimpleQueue[Seen] | None = None
         """Receives the result of a check that took too long."""
+        self._looking_since = 0.0
+        """When that check began."""
         self._before_outage: F | None = None
         """The value in force when the file system stopped responding."""
         self._unsettled: tuple[Stamp | None, float] | None = None
@@ -129,7 +133,7 @@ class FollowedFile(Generic[T, F]):
         """Check the file, and use its content if that is new."""
         seen = self._read_if_changed(path, self._stamp, LOOK_SECONDS)
         if seen is None:
-            if self._before_outage is None:
+            if self._before_outage is None and now - self._looking_since >= OUTAGE_SECONDS:
                 self._before_outage = self._current
                 self._refuse(self._unreadable_error("its file system does not respond"))
             return
@@ -183,6 +187,7 @@ class FollowedFile(Generic[T, F]):
                 return None
             self._looking = None  # the file system responds again; the late result may be old
         answer: queue.SimpleQueue[Seen] = queue.SimpleQueue()
+        self._looking_since = self._clock()
         threading.Thread(target=lambda: answer.put(look_at(path, known)), name=f"look at {path}", daemon=True).start()
         try:
             return answer.get(timeout=patience_seconds)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.configuration import followed_file
-from kajitori.configuration.followed_file import SETTLE_SECONDS, FollowedFile, InForce, Seen, look_at
+from kajitori.configuration.followed_file import OUTAGE_SECONDS, SETTLE_SECONDS, FollowedFile, InForce, Seen, look_at
 from kajitori.errors import InvalidInput
 
 LONG = 10 * SETTLE_SECONDS
@@ -130,7 +130,10 @@ def test_a_hanging_file_system_delays_one_read_for_a_moment(tmp_path: Path, monk
         return look_at(path, known)
 
     monkeypatch.setattr(followed_file, "look_at", hang)
+    busy = after(clock, LONG, source)
+    assert (busy.value, busy.faults) == ("ceilings", ()), "a busy machine is no outage"
     for _ in range(3):
+        clock.now += OUTAGE_SECONDS
         hung = after(clock, LONG, source)
         assert (hung.value, hung.version) == ("ceilings", 1)
         assert hung.faults[0].message == f"{path} cannot be read: its file system does not respond"
