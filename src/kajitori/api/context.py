@@ -20,9 +20,9 @@ from kajitori.api.answers.file_listings import FileListings
 from kajitori.api.answers.problems import MEDIA_TYPE
 from kajitori.api.audit import AuditTrail
 from kajitori.api.auth import Sessions
+from kajitori.api.bindings import BoundNamespaces
 from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.history_lag import HistoryLag
-from kajitori.api.identity.bindings import BoundNamespaces
 from kajitori.api.programs.parts import ProgramParts
 from kajitori.api.rendering.runs import RunRenderer
 from kajitori.api.requests.limits import Budget, Questions, Slots, Turns

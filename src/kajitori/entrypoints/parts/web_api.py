@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.app import create_app
 from kajitori.api.audit import AuditTrail
 from kajitori.api.auth import Sessions
+from kajitori.api.bindings import BoundNamespaces
 from kajitori.api.browsers.renewals import SharedRenewals
 from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.context import (
@@ -34,7 +35,6 @@ from kajitori.api.context import (
     TrafficParts,
 )
 from kajitori.api.history_lag import HistoryLag
-from kajitori.api.identity.bindings import BoundNamespaces
 from kajitori.api.programs.parts import OpenPort, ProgramParts
 from kajitori.api.programs.visits import Visits
 from kajitori.api.rendering.runs import RunRenderer
