@@ -32,7 +32,6 @@ from kajitori.core.naming.names import API_VERSION, KIND
 from kajitori.core.network.registry.model import Networks
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.parts import Resources
 from kajitori.core.spec.reasons import (
     COUNTS_AS_RESTART,
@@ -44,6 +43,7 @@ from kajitori.core.spec.reasons import (
 )
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.node_request import NodeRequest, RequestState
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.install import kustomize
 from kajitori.install.helm import chart

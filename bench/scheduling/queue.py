@@ -25,7 +25,8 @@ from kajitori.controllers.queue.queue import Cycle, Queue
 from kajitori.core.formats.node_lists import compress
 from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import MemberCounts
 
 FINISHED, USERS, PROGRAMS = 10_000, 99, 8
 

@@ -21,7 +21,7 @@ from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, fake_kuberne
 
 from kajitori.api.queue import state
 from kajitori.core.formats.times import format_time
-from kajitori.core.spec.status import template_text
+from kajitori.core.spec.status_parts.attempts import template_text
 from kajitori.core.usage.records import AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.history.store import History
 

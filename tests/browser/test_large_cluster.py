@@ -23,7 +23,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.formats.times import format_time
 from kajitori.core.leadership import LeaderState
-from kajitori.core.spec.status import template_text
+from kajitori.core.spec.status_parts.attempts import template_text
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import Credentials, KubeConfig

@@ -9,7 +9,8 @@ import msgspec
 
 from kajitori.core.naming import names
 from kajitori.core.spec.reading.status_check import damage, damaged
-from kajitori.core.spec.status import RunStatus, template_text, to_document
+from kajitori.core.spec.status import RunStatus, to_document
+from kajitori.core.spec.status_parts.attempts import template_text
 from kajitori.kube.metadata import ObjectMeta, Wire
 from kajitori.kube.resources import Resource
 

@@ -7,7 +7,8 @@ from datetime import datetime
 from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.spec.status import Amounts, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.usage import Amounts
 from kajitori.core.usage.ledger import open_attempt
 from kajitori.core.usage.lost_time import NO_CHECKPOINT, NOT_DECLARED, NOTHING_TO_LOSE
 

@@ -31,10 +31,10 @@ from kajitori.core.pods.networks import UNKNOWN_DNS, ClusterDns
 from kajitori.core.policy.file import Policy
 from kajitori.core.queue.explain import Use
 from kajitori.core.spec.kinds import kind_of
-from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reading.draft import Draft, read_draft
 from kajitori.core.spec.run import RunSpec, name_fault
 from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.node_request import NodeRequest
 from kajitori.errors import InvalidInput
 
 REMEMBERED_DECISIONS = 1024

@@ -10,7 +10,7 @@ from typing import Any
 import zstandard
 
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Amounts
+from kajitori.core.spec.status_parts.usage import Amounts
 from kajitori.core.usage.lost_time import Mark
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState
 from kajitori.history import lost_time

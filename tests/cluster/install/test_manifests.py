@@ -15,7 +15,7 @@ from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods, headless_service, launcher_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.spec.status import template_text
+from kajitori.core.spec.status_parts.attempts import template_text
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, NAMESPACES, PODS, SERVICES

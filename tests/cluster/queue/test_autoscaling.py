@@ -17,8 +17,8 @@ from kajitori.cluster.nodes import node_requests
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.naming import names
 from kajitori.core.nodes.provisioning_objects import CLASS_NAME, CONSUMES
-from kajitori.core.spec.node_request import RequestState
 from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status_parts.node_request import RequestState
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

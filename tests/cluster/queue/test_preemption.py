@@ -23,7 +23,8 @@ from kajitori.core.naming import names
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.queue.preemption import Preemption
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Preempted, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.preemption import Preempted
 from kajitori.errors import NotFound
 from kajitori.kube.resources import EVENTS, NAMESPACES
 

@@ -12,7 +12,7 @@ from tests.harness.platform.receiver import RECEIVED, Receiver, add_channel, rec
 from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.messages.channels import team
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import IdleState
+from kajitori.core.spec.status_parts.suspicions import IdleState
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.history.store import History

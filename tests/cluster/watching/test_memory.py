@@ -14,7 +14,7 @@ from tests.harness.platform.parts import GPUS
 from tests.harness.servers.kube_server import unicast_address
 
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import MemoryPeak
+from kajitori.core.spec.status_parts.members import MemoryPeak
 from kajitori.embedded.kubelet.settings import EvictionThresholds
 
 GI = 2**30

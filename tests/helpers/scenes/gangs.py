@@ -10,7 +10,8 @@ import msgspec
 
 from kajitori.core.gang import Limits, Member, MemberState, Run, Step, next_step
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PENDING, RUNNING, SUCCEEDED, FAILED = MemberState

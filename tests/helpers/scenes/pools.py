@@ -18,7 +18,7 @@ from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.nodes.pools import NodePool
-from kajitori.core.spec.node_request import NodeRequest, RequestState
+from kajitori.core.spec.status_parts.node_request import NodeRequest, RequestState
 
 NOW = datetime(2026, 11, 22, 4, 0, tzinfo=UTC)
 LONG_AGO = format_time(NOW - timedelta(days=1))

@@ -20,7 +20,10 @@ from kajitori.core.naming import names
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, SweepState, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
+from kajitori.core.spec.status_parts.members import MemberCounts, SweepState
+from kajitori.core.spec.status_parts.preemption import Preempted
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import PODS
 from kajitori.kube.watch import Added, Deleted

@@ -21,7 +21,9 @@ from kajitori.core.naming import names
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, MemberCounts, Ran, RunStatus, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, Ran, template_text
+from kajitori.core.spec.status_parts.members import MemberCounts
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta

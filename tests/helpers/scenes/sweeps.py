@@ -10,7 +10,9 @@ from tests.helpers.scenes.gangs import step as step_at
 
 from kajitori.core.gang import DeleteMember, Limits, Member, NeedsNodes, Run, Step, Sweep
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, RunStatus, SweepState
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import SweepState
 
 LATER = timedelta(seconds=2)
 

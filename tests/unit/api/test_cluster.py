@@ -16,7 +16,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.protection.token_bucket import Allowances
-from kajitori.core.spec.status import template_text
+from kajitori.core.spec.status_parts.attempts import template_text
 from kajitori.kube.device_objects import DeviceClaim, PublishedClass, ResourceSlice
 from kajitori.kube.resources import DEVICE_CLAIMS, RESOURCE_SLICES
 

@@ -29,9 +29,12 @@ from kajitori.core.formats.node_lists import compress
 from kajitori.core.naming import names
 from kajitori.core.placement.planner import occupy_rows, room_of
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, SweepState, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
+from kajitori.core.spec.status_parts.members import MemberCounts, SweepState
+from kajitori.core.spec.status_parts.node_request import NodeRequest, RequestState
+from kajitori.core.spec.status_parts.preemption import Preempted
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_api
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

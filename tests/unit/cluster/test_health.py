@@ -33,7 +33,10 @@ from kajitori.core.nodes.health import MEMBERS_FAIL, MEMBERS_SLOW, TrialState
 from kajitori.core.nodes.trail import TrailEvent, new_entry, write_trail
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Notable, RunStatus, SlowPlace
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import Notable
+from kajitori.core.spec.status_parts.suspicions import SlowPlace
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta, OwnerReference

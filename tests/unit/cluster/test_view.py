@@ -18,7 +18,8 @@ from kajitori.core.admission.resolve import promised_restarts
 from kajitori.core.naming import names
 from kajitori.core.policy.file import default_policy, parse_policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, Finding, RunStatus
+from kajitori.core.spec.status import Finding, RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.unit.history.conftest import DAY, FREE, Recorded, names, run, segment
 
-from kajitori.core.spec.status import UsageTotal
+from kajitori.core.spec.status_parts.usage import UsageTotal
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunState
 from kajitori.core.usage.sums import By
 from kajitori.errors import KajitoriError, Unavailable, Unsupported

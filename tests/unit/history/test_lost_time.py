@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kajitori.core.spec.status import UsageTotal
+from kajitori.core.spec.status_parts.usage import UsageTotal
 from kajitori.core.usage.daily import DAY, TimeAmount, TimeKey, TimeLevel
 from kajitori.core.usage.lost_time import NO_CHECKPOINT, Kind, Mark
 from kajitori.core.usage.records import RunRecord, RunState, SegmentRecord

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.history.conftest import DAY, FREE, Recorded, all_sums, run, segment
 
-from kajitori.core.spec.status import UsageTotal
+from kajitori.core.spec.status_parts.usage import UsageTotal
 from kajitori.core.usage.over_time import name_of
 from kajitori.core.usage.records import RunState
 from kajitori.core.usage.sums import By, Prices, UsageSum

@@ -17,7 +17,8 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.core import gang
 from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, RunStatus, template_text, to_document
+from kajitori.core.spec.status import RunStatus, to_document
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
 from kajitori.kube.decoding import EventKind, decode, decode_events, decode_page
 from kajitori.kube.errors import GoneError, ServerError
 

@@ -16,8 +16,8 @@ from kajitori.core.formats.times import format_time
 from kajitori.core.nodes.provisioning import UnplacedRun, demand
 from kajitori.core.placement.planner import Shortage
 from kajitori.core.placement.snapshot import Snapshot
-from kajitori.core.spec.node_request import describe_request
 from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.status_parts.node_request import describe_request
 
 _LONG_AGO = format_time(datetime(2000, 1, 1, tzinfo=UTC))
 

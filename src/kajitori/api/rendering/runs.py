@@ -20,14 +20,15 @@ from kajitori.core.naming import names
 from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.proxy.addresses import Target
 from kajitori.core.spec.array import parse_array
-from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.note import read_note
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.reading.stored import StoredSpec, read_stored
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import to_document
-from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.core.spec.status import RunStatus
 from kajitori.core.spec.status import to_document as status_document
+from kajitori.core.spec.status_parts.health import RunHealth
+from kajitori.core.spec.status_parts.members import MemberCounts
 from kajitori.errors import FieldError, InvalidInput
 
 

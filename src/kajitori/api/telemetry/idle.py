@@ -44,7 +44,7 @@ from kajitori.core.messages.idle_question import (
     kept_by_policy,
 )
 from kajitori.core.policy.idle import use_of
-from kajitori.core.spec.status import IdleState
+from kajitori.core.spec.status_parts.suspicions import IdleState
 from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import idle_places
 from kajitori.core.telemetry.report import gpu_columns

@@ -10,9 +10,9 @@ from kajitori.api.views.base import Time, View
 from kajitori.api.views.nodes import GuaranteeView
 from kajitori.api.views.runs import RunView
 from kajitori.api.views.server import ControllerView
-from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import AfterCondition
 from kajitori.core.spec.status import Finding
+from kajitori.core.spec.status_parts.node_request import NodeRequest
 
 ExpectedFrom = Literal["similar", "limit", "corrected", "general", "unknown", "endless"]
 

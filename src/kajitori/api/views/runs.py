@@ -9,7 +9,7 @@ import msgspec
 from kajitori.api.views.base import Time, View
 from kajitori.core.gang.sweeps.results import MemberResult
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import MemberCounts
+from kajitori.core.spec.status_parts.members import MemberCounts
 
 
 class NoteView(View):

@@ -13,7 +13,7 @@ from kajitori.cluster.objects import ProvisioningRequest
 from kajitori.core.naming import names
 from kajitori.core.nodes.provisioning import Answer
 from kajitori.core.nodes.provisioning_objects import GROUP
-from kajitori.core.spec.node_request import RequestState
+from kajitori.core.spec.status_parts.node_request import RequestState
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import PROVISIONING_REQUESTS, Resource

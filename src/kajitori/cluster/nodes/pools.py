@@ -16,8 +16,8 @@ from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.placement.snapshot import NodeTable
 from kajitori.core.policy.file import Policy
-from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status_parts.node_request import NodeRequest
 
 
 class PoolView:

@@ -31,7 +31,7 @@ from kajitori.core.queue.guarantees import Guaranteed, Holding
 from kajitori.core.queue.preemption import PreemptionRequest
 from kajitori.core.queue.victims import RunningGang
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Preempted, PreemptedBy
+from kajitori.core.spec.status_parts.preemption import Preempted, PreemptedBy
 from kajitori.kube.resources import Resource
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)

@@ -22,7 +22,7 @@ from kajitori.core.queue.ordering import DominantShares
 from kajitori.core.spec.kinds import Kind, kind_of_stored
 from kajitori.core.spec.reading.stored import StoredSpec
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt
+from kajitori.core.spec.status_parts.attempts import Attempt
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import Resource
 

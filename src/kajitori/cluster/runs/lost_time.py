@@ -6,7 +6,8 @@ from datetime import datetime
 
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.formats.times import parse_time
-from kajitori.core.spec.status import Holding, RunStatus, Segment
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.usage import Holding, Segment
 from kajitori.core.usage.ledger import members_of
 from kajitori.core.usage.lost_time import Held, Mark
 

@@ -15,7 +15,8 @@ from kajitori.core.gang.status.progress import finish
 from kajitori.core.naming import names
 from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import RunStatus, Segment, Usage, to_document
+from kajitori.core.spec.status import RunStatus, to_document
+from kajitori.core.spec.status_parts.usage import Segment, Usage
 from kajitori.core.usage.ledger import members_of, nodes_of, open_ranks, release
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 

@@ -20,7 +20,8 @@ from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.spec.reading.stored import StoredSpec, read_stored
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
 from kajitori.errors import InvalidInput
 from kajitori.kube.resources import Resource
 

@@ -31,7 +31,8 @@ from kajitori.core.messages.composing import composed, test_message
 from kajitori.core.messages.outbox import Message
 from kajitori.core.naming import names
 from kajitori.core.spec.notify import Kind, Notify
-from kajitori.core.spec.status import Notice, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.notices import Notice
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SECRETS, Resource

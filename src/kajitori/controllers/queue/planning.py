@@ -31,7 +31,8 @@ from kajitori.core.formats.times import parse_time
 from kajitori.core.placement.planner import Placement, Shortage
 from kajitori.core.queue.explain import Explainer
 from kajitori.core.queue.preemption import PreemptionRequest
-from kajitori.core.spec.status import Preempted, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.preemption import Preempted
 from kajitori.monitoring.controller import ControllerMetrics
 
 log = logging.getLogger(__name__)

@@ -29,9 +29,9 @@ from kajitori.core.naming import names
 from kajitori.core.nodes.provisioning import UnplacedRun, demand, is_needed, with_failure
 from kajitori.core.nodes.provisioning_objects import Manifest, pod_template, provisioning_request, request_name, using
 from kajitori.core.placement.planner import Shortage
-from kajitori.core.spec.node_request import NodeRequest, describe_request
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.node_request import NodeRequest, describe_request
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import POD_TEMPLATES

@@ -24,7 +24,8 @@ from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang import Member
 from kajitori.core.gang.memory import MemberPeak, is_worth_writing, merged, with_member, with_total
 from kajitori.core.policy.file import Policy
-from kajitori.core.spec.status import MemoryPeak, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import MemoryPeak
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.retry import NO_RETRY

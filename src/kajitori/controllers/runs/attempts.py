@@ -32,7 +32,7 @@ from kajitori.core.pods.networks import has_own_service
 from kajitori.core.pods.tickets import run_of_signed_member
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.spec.status import Attempt
+from kajitori.core.spec.status_parts.attempts import Attempt
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind

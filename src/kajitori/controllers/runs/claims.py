@@ -16,7 +16,7 @@ from kajitori.core.formats.times import parse_time, seconds_since
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.status import Attempt
+from kajitori.core.spec.status_parts.attempts import Attempt
 from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, EVENTS

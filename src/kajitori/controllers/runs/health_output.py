@@ -14,8 +14,8 @@ from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core.formats.node_lists import expand_ranks
 from kajitori.core.gang import Member
 from kajitori.core.gang.status.health import with_health
-from kajitori.core.spec.health import OUTPUT_LENGTH, output_of_check
 from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.health import OUTPUT_LENGTH, output_of_check
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import EVENTS

@@ -14,9 +14,10 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.workqueue import Key
 from kajitori.core.messages.idle_question import describe_idle
 from kajitori.core.naming import names
-from kajitori.core.spec.node_request import RequestState, describe_request
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import RunStatus, Usage, to_document
+from kajitori.core.spec.status import RunStatus, to_document
+from kajitori.core.spec.status_parts.node_request import RequestState, describe_request
+from kajitori.core.spec.status_parts.usage import Usage
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
 from kajitori.monitoring.controller import ControllerMetrics

@@ -19,7 +19,8 @@ from kajitori.controllers.watching.feed import Round
 from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.naming import names
-from kajitori.core.spec.status import SLOW_LIMIT, RunStatus, SlowPlace
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.suspicions import SLOW_LIMIT, SlowPlace
 from kajitori.core.telemetry.stragglers import Peers, Straggler, describe_straggler
 from kajitori.kube.events import About, EventRecorder
 

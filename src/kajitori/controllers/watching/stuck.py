@@ -24,7 +24,9 @@ from kajitori.core.formats.times import format_time, parse_time, time_at
 from kajitori.core.policy.idle import use_of
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, RunStatus, Stuck
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.suspicions import Stuck
 from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, describe
 from kajitori.errors import KajitoriError
 

@@ -41,7 +41,10 @@ from kajitori.core.spec.reasons import (
     Phase,
     Reason,
 )
-from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import MemberCounts
+from kajitori.core.spec.status_parts.suspicions import Stuck
 
 _DELETED = "its Pod was deleted from outside"
 

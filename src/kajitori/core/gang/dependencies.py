@@ -20,7 +20,8 @@ from kajitori.core.gang.status.member_notes import count_members
 from kajitori.core.gang.status.progress import earliest, finish
 from kajitori.core.gang.types import Awaited, Run, SeenRun, Step
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import AfterState, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.dependencies import AfterState
 
 MISSING_PATIENCE = timedelta(minutes=10)
 """Longest wait for a run that does not exist. Several runs may be applied at once, in any order."""

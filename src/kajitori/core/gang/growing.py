@@ -15,7 +15,8 @@ from kajitori.core.formats.node_lists import compress, expand
 from kajitori.core.formats.times import format_time
 from kajitori.core.gang.types import DeleteMembers, Member, Run, Step
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Resize, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Resize
 
 
 def grow(status: RunStatus, nodes: Sequence[str], fewest: int, now: datetime) -> RunStatus:

@@ -11,7 +11,9 @@ import msgspec
 from kajitori.core.formats.times import format_time
 from kajitori.core.gang.types import Member, MemberState, Run
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, RunStatus, Stretch
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.suspicions import Stretch
 from kajitori.core.usage.ledger import TimeFacts, mark_attempt, open_ranks, release, without_confirmed
 from kajitori.core.usage.lost_time import Kind
 

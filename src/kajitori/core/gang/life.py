@@ -44,7 +44,9 @@ from kajitori.core.gang.types import (
     Step,
 )
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import MemberCounts
 from kajitori.core.usage.ledger import seconds_between
 
 

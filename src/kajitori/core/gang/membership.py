@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Literal
 
 from kajitori.core.formats.node_lists import expand, expand_ranks
-from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
 
 
 @dataclass(frozen=True, slots=True)

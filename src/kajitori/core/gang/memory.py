@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kajitori.core.formats.quantities import round_memory
-from kajitori.core.spec.status import MemoryPeak
+from kajitori.core.spec.status_parts.members import MemoryPeak
 
 WORTH_WRITING = 1.05
 """A running run's peak is written again once it has grown by this factor. A peak that doubles is written fifteen

@@ -17,7 +17,8 @@ from kajitori.core.gang.status.preemptions import describe_preemptions
 from kajitori.core.gang.status.progress import end_members, with_reason
 from kajitori.core.gang.types import Action, DeleteMembers, Member, Run, Step
 from kajitori.core.spec.reasons import NEVER_RESTARTED, Phase, Reason
-from kajitori.core.spec.status import Preempted, PreemptedBy, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.preemption import Preempted, PreemptedBy
 
 
 def preempt(status: RunStatus, preemption: Preempted) -> RunStatus:

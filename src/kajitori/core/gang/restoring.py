@@ -9,7 +9,8 @@ import msgspec
 from kajitori.core.formats.times import format_time
 from kajitori.core.gang.dependencies import without_pins
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, RunStatus, Setback
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, Setback
 
 
 def restored(status: RunStatus, taken_at: datetime, now: datetime) -> RunStatus:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from kajitori.core.formats.node_lists import compress_ranks, expand_ranks
 from kajitori.core.formats.times import parse_time
 from kajitori.core.gang.types import Member
-from kajitori.core.spec.status import SweepState
+from kajitori.core.spec.status_parts.members import SweepState
 
 
 @dataclass(slots=True)

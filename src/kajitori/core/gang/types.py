@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Literal
 
 from kajitori.core.spec.reasons import AfterCondition, Phase, Reason
-from kajitori.core.spec.status import PreemptedBy, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.preemption import PreemptedBy
 
 
 class MemberState(StrEnum):

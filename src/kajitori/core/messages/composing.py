@@ -9,7 +9,8 @@ from kajitori.core.messages.notices import ENDS_AT
 from kajitori.core.messages.outbox import Message
 from kajitori.core.spec.notify import Kind
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.status import Notice, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.notices import Notice
 
 _BODY_LIMIT = 3000
 _TITLE_LIMIT = 180

@@ -18,7 +18,8 @@ from kajitori.core.formats.quantities import format_duration
 from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.policy.idle import IdleGpus
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import IdleState, KeepLimit, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.suspicions import IdleState, KeepLimit
 from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import Finding, Verdict
 

@@ -18,7 +18,8 @@ from kajitori.core.messages.idle_question import describe_idle
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.notify import Kind
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Notice, Notices, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.notices import Notice, Notices
 
 FRESH = timedelta(minutes=15)
 """Older events are not noted: a channel that is added today does not hear about yesterday."""

@@ -13,7 +13,8 @@ from kajitori.core.messages.idle_question import describe_gpus
 from kajitori.core.messages.notices import run_events, warning_at
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.notify import Kind
-from kajitori.core.spec.status import PreemptedBy, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.preemption import PreemptedBy
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from kajitori.core.formats.times import parse_time
 from kajitori.core.nodes.health import Failure
 from kajitori.core.policy.nodes.health import NodeHealth
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Notable, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import Notable
 from kajitori.core.telemetry.stragglers import HARDWARE
 
 _MAY_BE_THE_NODE = frozenset(

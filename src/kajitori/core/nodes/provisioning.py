@@ -25,7 +25,7 @@ from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage, largest_gang, occupy_rows, room_of
 from kajitori.core.placement.snapshot import Counts, NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.nodes.pools import NodePool
-from kajitori.core.spec.node_request import NodeRequest, RequestState
+from kajitori.core.spec.status_parts.node_request import NodeRequest, RequestState
 
 MESSAGE_LENGTH = 300
 """Characters of an autoscaler's message that a Run's status keeps (rule 8)."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from kajitori.core.naming import names
 from kajitori.core.policy.nodes.pools import NodePool
-from kajitori.core.spec.node_request import NodeRequest
+from kajitori.core.spec.status_parts.node_request import NodeRequest
 
 GROUP = "autoscaling.x-k8s.io"
 CONSUMES = f"{GROUP}/consume-provisioning-request"

@@ -21,7 +21,8 @@ from kajitori.core.pods.manifests import Manifest, owner_of_members, put
 from kajitori.core.pods.resolved import RunIdentity
 from kajitori.core.pods.step_container import security_of_step
 from kajitori.core.policy.model import Policy
-from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
 from kajitori.errors import FieldError
 
 CONTAINER = "reader"

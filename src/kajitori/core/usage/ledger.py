@@ -17,7 +17,9 @@ import msgspec
 
 from kajitori.core.formats.node_lists import compress, compress_ranks, expand, expand_ranks
 from kajitori.core.formats.times import parse_time
-from kajitori.core.spec.status import Amounts, Attempt, Holding, RunStatus, Segment, Usage, UsageTotal
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.usage import Amounts, Holding, Segment, Usage, UsageTotal
 
 CLOSED_LENGTH = 24_000
 """Characters of ranks and nodes that the closed segments of a status may take together."""

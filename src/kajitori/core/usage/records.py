@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kajitori.core.spec.status import Amounts, UsageTotal
+from kajitori.core.spec.status_parts.usage import Amounts, UsageTotal
 from kajitori.core.usage.lost_time import Mark
 
 

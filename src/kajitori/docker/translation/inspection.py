@@ -8,9 +8,9 @@ from textwrap import shorten
 from typing import Any
 
 from kajitori.core.formats.quantities import parse_spec_memory_bytes
-from kajitori.core.spec.health import output_of_check
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import MAX_RESTARTS
+from kajitori.core.spec.status_parts.health import output_of_check
 from kajitori.docker.translation.container import (
     NETWORK,
     NO_TIME,

@@ -9,7 +9,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 
 from kajitori.core.policy.file import Policy, parse_policy
-from kajitori.core.spec.node_request import NodeRequest, RequestState
+from kajitori.core.spec.status_parts.node_request import NodeRequest, RequestState
 
 WHOLE: dict[str, Any] = {"gpu": 8, "gpuType": "h100"}
 POOL = {

@@ -10,7 +10,7 @@ from tests.unit.api.conftest import NOW, World
 from tests.unit.api.fake_kubernetes import node, pod, run
 
 from kajitori.core.formats.times import format_time
-from kajitori.core.spec.status import template_text
+from kajitori.core.spec.status_parts.attempts import template_text
 
 REQUESTS = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
 TEMPLATE = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": REQUESTS}}]}}

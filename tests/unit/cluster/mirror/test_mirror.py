@@ -20,7 +20,8 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
 from kajitori.kube.errors import ForbiddenError
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import DEVICE_KINDS, EVENTS, LEASES, PODS, Resource

@@ -21,7 +21,8 @@ from kajitori.core import gang
 from kajitori.core.naming import names
 from kajitori.core.pods.tickets import sign_member
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, RunStatus, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.watch import Added, Deleted, Modified
 

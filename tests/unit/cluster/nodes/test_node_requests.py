@@ -7,7 +7,7 @@ import pytest
 from kajitori.cluster.nodes.node_requests import answer_of
 from kajitori.cluster.objects import Condition, ProvisioningRequest, RequestStatus
 from kajitori.core.nodes.provisioning import Answer
-from kajitori.core.spec.node_request import RequestState
+from kajitori.core.spec.status_parts.node_request import RequestState
 from kajitori.kube.metadata import ObjectMeta
 
 YES, NO = "True", "False"

@@ -10,9 +10,9 @@ from tests.helpers.scenes.queue_scene import MEMBER, NOW, QueueScene, ago
 from kajitori.cluster.objects import Node
 from kajitori.core.naming import names
 from kajitori.core.placement.planner import GangRequest
-from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.node_request import NodeRequest, RequestState
 from kajitori.kube.watch import Deleted
 
 POOL = {

@@ -12,7 +12,8 @@ from kajitori.cluster.queue.simulation import frozen_cluster
 from kajitori.cluster.run_object import RUNS
 from kajitori.cluster.view import ClusterView
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Resize, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Resize
 
 RUN_NAMES = st.sampled_from(["a", "b", "c"])
 CHANGES = [

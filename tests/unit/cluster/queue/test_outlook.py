@@ -20,7 +20,8 @@ from kajitori.core.formats.times import format_time
 from kajitori.core.queue.cycle import ClusterState, CyclePlan, run_cycle
 from kajitori.core.queue.expected import UNKNOWN_SECONDS, Expectation, Source
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import MemberCounts, Ran, SweepState
+from kajitori.core.spec.status_parts.attempts import Ran
+from kajitori.core.spec.status_parts.members import MemberCounts, SweepState
 from kajitori.kube.resources import PODS
 
 HOUR = 3600.0

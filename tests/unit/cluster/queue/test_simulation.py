@@ -10,7 +10,7 @@ from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.queue.simulation import frozen_cluster
 from kajitori.core.queue.freeing import Step, StepKind
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import SweepState
+from kajitori.core.spec.status_parts.members import SweepState
 
 
 def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", controller: str = "") -> None:

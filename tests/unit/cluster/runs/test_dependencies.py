@@ -9,9 +9,10 @@ from tests.helpers.scenes.queue_scene import NOW, QueueScene
 from kajitori.cluster.run_object import RUNS
 from kajitori.core import gang
 from kajitori.core.gang import SeenRun
-from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import AfterState, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.dependencies import AfterState
+from kajitori.core.spec.status_parts.health import RunHealth
 
 PREPARE, TRAIN = ("team", "prepare"), ("team", "train")
 QUEUED = RunStatus(phase=Phase.QUEUED)

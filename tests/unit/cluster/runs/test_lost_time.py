@@ -9,7 +9,9 @@ import msgspec
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.lost_time import closed_parts, left_out, lifetime, marks_of, open_parts
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Holding, RunStatus, Segment, Stretch, Usage, UsageTotal
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.suspicions import Stretch
+from kajitori.core.spec.status_parts.usage import Holding, Segment, Usage, UsageTotal
 from kajitori.core.usage.lost_time import Mark
 from kajitori.kube.metadata import ObjectMeta
 

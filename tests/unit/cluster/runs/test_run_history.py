@@ -13,7 +13,8 @@ from kajitori.core.gang.memory import EARLIER_RUNS
 from kajitori.core.naming import names
 from kajitori.core.spec.kinds import kind_of
 from kajitori.core.spec.reading.parsing import parse_spec
-from kajitori.core.spec.status import MemoryPeak, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import MemoryPeak
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta

@@ -11,7 +11,8 @@ from kajitori.core import gang
 from kajitori.core.gang import Limits
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.spec.status import IdleState, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.suspicions import IdleState
 
 
 def wishes(phase: Phase = Phase.RUNNING, *, deleting: bool = False, parked_at: str = "", **spec: Any) -> gang.Run:

@@ -22,7 +22,8 @@ from kajitori.core.messages.outbox import Message, Outbox
 from kajitori.core.naming import names
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Notice, Notices, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.notices import Notice, Notices
 from kajitori.errors import Conflict, Unavailable
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.messages.sender import Delivery, Receipt

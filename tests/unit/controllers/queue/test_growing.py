@@ -15,7 +15,10 @@ from kajitori.cluster.run_object import RUNS
 from kajitori.controllers.queue.growing import Growing
 from kajitori.controllers.queue.queue import Queue
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import MemberCounts, Preempted, Resize, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Resize
+from kajitori.core.spec.status_parts.members import MemberCounts
+from kajitori.core.spec.status_parts.preemption import Preempted
 
 ELASTIC: dict[str, Any] = {
     "replicas": 4,

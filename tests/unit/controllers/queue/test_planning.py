@@ -30,7 +30,8 @@ from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core import gang
 from kajitori.core.placement.planner import Placement
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import MemberCounts
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.monitoring.controller import STEPS, ControllerMetrics

@@ -21,7 +21,9 @@ from kajitori.core.naming import names
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
+from kajitori.core.spec.status_parts.members import MemberCounts
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.watch import Added, Deleted
 

@@ -17,7 +17,7 @@ from kajitori.core import gang
 from kajitori.core.formats.node_lists import compress
 from kajitori.core.formats.times import format_time
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Ran
+from kajitori.core.spec.status_parts.attempts import Ran
 
 MINUTE, HOUR = 60.0, 3600.0
 

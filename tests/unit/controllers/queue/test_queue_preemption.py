@@ -15,7 +15,9 @@ from kajitori.core import gang
 from kajitori.core.formats.times import format_time
 from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Preempted, RunStatus, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
+from kajitori.core.spec.status_parts.preemption import Preempted
 
 
 @pytest.mark.parametrize("type", ["batch", "service"])

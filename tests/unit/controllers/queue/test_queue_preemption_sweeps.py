@@ -12,7 +12,8 @@ from kajitori.cluster.queue.preemptions import PREEMPTORS_PER_SWEEP, key_of
 from kajitori.core import gang
 from kajitori.core.formats.times import format_time
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import RunStatus, SweepState, to_document
+from kajitori.core.spec.status import RunStatus, to_document
+from kajitori.core.spec.status_parts.members import SweepState
 
 
 def test_only_as_many_sweep_members_are_preempted_as_it_takes() -> None:

@@ -19,7 +19,8 @@ from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.core.formats.node_lists import compress
 from kajitori.core.placement.planner import Placement
-from kajitori.core.spec.status import Resize, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Resize
 from kajitori.kube.client import KubeClient
 
 ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}

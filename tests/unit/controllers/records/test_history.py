@@ -21,7 +21,9 @@ from kajitori.controllers.records import history as keeping
 from kajitori.controllers.records import upkeep
 from kajitori.controllers.records.history import HistoryKeeper
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Holding, Preempted, PreemptedBy, RunStatus, Segment, Usage, UsageTotal
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.preemption import Preempted, PreemptedBy
+from kajitori.core.spec.status_parts.usage import Holding, Segment, Usage, UsageTotal
 from kajitori.core.usage.records import RunRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.history.audit import AuditFilter

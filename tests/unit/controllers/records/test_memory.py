@@ -19,7 +19,9 @@ from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.core.naming import names
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, MemoryPeak, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import MemoryPeak
 from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

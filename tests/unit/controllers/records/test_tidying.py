@@ -20,7 +20,8 @@ from kajitori.controllers.records.tidying import overdue, referenced_code, tidy
 from kajitori.core.naming import first_step
 from kajitori.core.policy.model import Logs
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, RunStatus, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 

@@ -29,7 +29,7 @@ from kajitori.core.kubernetes.selectors import parse_labels
 from kajitori.core.naming import first_step, names
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.status import Attempt, template_text
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 

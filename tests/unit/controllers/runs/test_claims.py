@@ -17,7 +17,7 @@ from kajitori.core.formats.times import format_time
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.naming import names
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.status import Attempt, template_text
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
 from kajitori.kube.metadata import ObjectMeta
 
 NOW = datetime(2026, 11, 23, 4, 44, tzinfo=UTC)

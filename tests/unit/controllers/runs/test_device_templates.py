@@ -12,7 +12,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.attempts import StartRefused, prepare_devices
 from kajitori.core.gpus.offers import claim_spec
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.status import Attempt, template_text
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta

@@ -12,8 +12,8 @@ from tests.unit.kube.fake_api import client_of, serving
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.health_output import TRIES, HealthOutputs
 from kajitori.controllers.workqueue import WorkQueue
-from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.health import RunHealth
 from kajitori.kube.metadata import ObjectMeta
 
 RUN = RunObject(metadata=ObjectMeta(name="web", namespace="vision", uid="u1"), spec=msgspec.Raw(b"{}"))

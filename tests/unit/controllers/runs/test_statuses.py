@@ -16,9 +16,12 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.statuses import BUSY_INTERVAL, STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.core.gang import keep_waiting, preempt
-from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import MemberCounts
+from kajitori.core.spec.status_parts.node_request import NodeRequest, RequestState
+from kajitori.core.spec.status_parts.preemption import Preempted
 from kajitori.kube.connection.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.metadata import ObjectMeta

@@ -19,7 +19,8 @@ from kajitori.controllers.watching import feed as feeds
 from kajitori.controllers.watching.feed import Feed, Round
 from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import MemberCounts
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.errors import Unavailable

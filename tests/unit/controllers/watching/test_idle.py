@@ -23,7 +23,9 @@ from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, Holding, RunStatus, Usage
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.usage import Holding, Usage
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.idle import Limits
 from kajitori.core.telemetry.levels import Interval

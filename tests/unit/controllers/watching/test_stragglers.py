@@ -14,7 +14,9 @@ from kajitori.controllers.watching.feed import Round
 from kajitori.controllers.watching.stragglers import StragglerWatcher, _Watched
 from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, RunStatus, SlowPlace
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.suspicions import SlowPlace
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stragglers import Peers

@@ -19,7 +19,10 @@ from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reading.stored import read_stored
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import MemberCounts
+from kajitori.core.spec.status_parts.suspicions import Stuck
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stuck import Finding

@@ -28,7 +28,9 @@ from kajitori.core.gang import (
     next_step,
 )
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, MemberCounts, Ran, RunStatus, SweepState, to_document
+from kajitori.core.spec.status import RunStatus, to_document
+from kajitori.core.spec.status_parts.attempts import Attempt, Ran
+from kajitori.core.spec.status_parts.members import MemberCounts, SweepState
 
 
 def test_a_new_run_requests_nodes() -> None:

@@ -17,7 +17,8 @@ from kajitori.core.gang import Awaited, Limits, NeedsNodes, Run, SeenRun, Step, 
 from kajitori.core.gang.dependencies import MISSING_PATIENCE
 from kajitori.core.gang.restoring import restored
 from kajitori.core.spec.reasons import AfterCondition, Phase, Reason
-from kajitori.core.spec.status import AfterState, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.dependencies import AfterState
 
 
 def seen(phase: Phase = Phase.RUNNING, uid: str = "u1", **facts: object) -> SeenRun:

@@ -12,9 +12,9 @@ from tests.helpers.scenes.gangs import NOW, PENDING, after, member, run, step
 from kajitori.core.formats.times import format_time
 from kajitori.core.gang import HealthPace, Member, Run
 from kajitori.core.gang.status.health import member_health
-from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.health import RunHealth
 
 PACE = HealthPace(failing_seconds=30, patience_seconds=100)
 

@@ -6,7 +6,9 @@ import pytest
 
 from kajitori.core.gang.membership import coverage
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, RunStatus, SweepState
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import SweepState
 
 
 def status(number: int, *, nodes: str = "n[0-2]", members: int = 0, sweep: bool = False, ranks: str = "") -> RunStatus:

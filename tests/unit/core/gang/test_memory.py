@@ -16,7 +16,8 @@ from kajitori.core.gang.memory import (
     with_total,
 )
 from kajitori.core.pods.resolved import Findings
-from kajitori.core.spec.status import Finding, MemoryPeak
+from kajitori.core.spec.status import Finding
+from kajitori.core.spec.status_parts.members import MemoryPeak
 
 GI = 2**30
 PARTS = {

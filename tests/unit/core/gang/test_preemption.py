@@ -26,7 +26,10 @@ from kajitori.core.gang import (
     preempt,
 )
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, Setback, SweepState
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, Setback
+from kajitori.core.spec.status_parts.members import MemberCounts, SweepState
+from kajitori.core.spec.status_parts.preemption import Preempted
 
 ASKED = Preempted(
     by="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z"

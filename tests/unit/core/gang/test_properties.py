@@ -14,7 +14,7 @@ from tests.helpers.scenes.gangs import FAILED, member, run, step
 
 from kajitori.core.gang import CreateMembers, Member, MemberState, NeedsNodes
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt
+from kajitori.core.spec.status_parts.attempts import Attempt
 
 phases = st.sampled_from(list(Phase))
 

@@ -8,7 +8,10 @@ import pytest
 
 from kajitori.core.gang.restoring import restored
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Holding, MemberCounts, RunStatus, SweepState, Usage
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import MemberCounts, SweepState
+from kajitori.core.spec.status_parts.usage import Holding, Usage
 
 TAKEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

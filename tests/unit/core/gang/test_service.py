@@ -11,7 +11,7 @@ from tests.helpers.scenes.gangs import NOW, PENDING, failed, member, run, step
 from kajitori.core import gang
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, NeedsNodes, Run
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Ran
+from kajitori.core.spec.status_parts.attempts import Ran
 
 
 def service(**more: Any) -> Run:

@@ -11,7 +11,8 @@ from tests.helpers.scenes.gangs import SUCCEEDED, after, failed, member, run, st
 
 from kajitori.core.gang import DeleteMembers, Limits, Run, ends_survivors
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Stuck
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.suspicions import Stuck
 
 SINCE = "2026-11-21T11:00:00Z"
 

@@ -13,7 +13,10 @@ from kajitori.core.gang import Member, Run, Sweep
 from kajitori.core.gang.holding import MAX_STRETCHES
 from kajitori.core.gang.life import next_step
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Amounts, IdleState, Preempted, Segment, Setback, Stretch, Stuck
+from kajitori.core.spec.status_parts.attempts import Setback
+from kajitori.core.spec.status_parts.preemption import Preempted
+from kajitori.core.spec.status_parts.suspicions import IdleState, Stretch, Stuck
+from kajitori.core.spec.status_parts.usage import Amounts, Segment
 from kajitori.core.usage.ledger import open_attempt
 
 LATE = timedelta(hours=3)

@@ -12,7 +12,7 @@ from tests.helpers.scenes.gangs import FAILED, PENDING, after, member, run, step
 
 from kajitori.core.gang import Member, Run, Step, Sweep
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import SweepState
+from kajitori.core.spec.status_parts.members import SweepState
 
 TOO_LATE = timedelta(hours=1)
 

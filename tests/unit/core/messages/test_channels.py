@@ -8,7 +8,9 @@ from kajitori.core.messages.channels import Channel, chosen, person, recipients_
 from kajitori.core.messages.composing import composed
 from kajitori.core.spec.notify import Notify
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import MemberCounts, Notice, RunStatus, SweepState
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import MemberCounts, SweepState
+from kajitori.core.spec.status_parts.notices import Notice
 
 MINE = {"slack": Channel(url="slack://a/b/c"), "mail": Channel(url="mailtos://x", kinds=("failed",))}
 OURS = {"alerts": Channel(url="slack://d/e/f", kinds=("failed",))}

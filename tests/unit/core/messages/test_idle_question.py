@@ -29,7 +29,10 @@ from kajitori.core.policy.idle import IdleGpus
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Holding, IdleState, RunStatus, Usage
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.suspicions import IdleState
+from kajitori.core.spec.status_parts.usage import Holding, Usage
 from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import Bounds, Finding, Verdict
 

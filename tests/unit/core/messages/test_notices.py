@@ -12,7 +12,12 @@ from kajitori.core.formats.times import format_time
 from kajitori.core.messages.notices import FRESH, MOST_WAITING, warning_at, with_notices
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Notice, Notices, Preempted, RunStatus, Setback, Stuck, SweepState
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, Setback
+from kajitori.core.spec.status_parts.members import SweepState
+from kajitori.core.spec.status_parts.notices import Notice, Notices
+from kajitori.core.spec.status_parts.preemption import Preempted
+from kajitori.core.spec.status_parts.suspicions import Stuck
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 RULES = Notifications()

@@ -11,7 +11,10 @@ from kajitori.core.formats.times import format_time
 from kajitori.core.messages.terminals import due_notices, next_notice_at
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import IdleState, Preempted, RunStatus, Setback
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Setback
+from kajitori.core.spec.status_parts.preemption import Preempted
+from kajitori.core.spec.status_parts.suspicions import IdleState
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 

@@ -29,7 +29,7 @@ from kajitori.core.formats.times import format_time
 from kajitori.core.kubernetes.taints import Taint
 from kajitori.core.nodes.provisioning import Answer, Demand, is_needed
 from kajitori.core.placement.planner import MemberRequest, occupy
-from kajitori.core.spec.node_request import NodeRequest, RequestState, describe_request
+from kajitori.core.spec.status_parts.node_request import NodeRequest, RequestState, describe_request
 
 
 def test_a_gang_that_finds_no_room_asks_for_all_that_it_lacks() -> None:

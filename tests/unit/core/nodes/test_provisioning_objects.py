@@ -8,7 +8,7 @@ from kajitori.core.naming import names
 from kajitori.core.nodes.provisioning_objects import CLASS_NAME, CONSUMES, pod_template, provisioning_request, using
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.nodes.pools import NodePool
-from kajitori.core.spec.node_request import NodeRequest, RequestState
+from kajitori.core.spec.status_parts.node_request import NodeRequest, RequestState
 
 REQUEST = NodeRequest(pool="spot", nodes=3, attempt=2, number=1, state=RequestState.PROVISIONED)
 WHOSE: dict[str, str] = {"run": "bert", "namespace": "vision", "uid": "u-1"}

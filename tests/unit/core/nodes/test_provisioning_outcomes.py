@@ -31,7 +31,7 @@ from kajitori.core.formats.times import format_time
 from kajitori.core.nodes.provisioning import Answer
 from kajitori.core.placement.planner import Placement, Shortage, occupy, place
 from kajitori.core.placement.snapshot import NodeTable, Snapshot
-from kajitori.core.spec.node_request import RequestState, describe_request
+from kajitori.core.spec.status_parts.node_request import RequestState, describe_request
 
 
 def test_the_autoscalers_answer_is_kept_in_the_request() -> None:

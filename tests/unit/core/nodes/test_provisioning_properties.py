@@ -28,7 +28,7 @@ from kajitori.core.formats.times import format_time
 from kajitori.core.nodes.provisioning import Answer, Pool, UnplacedRun
 from kajitori.core.placement.planner import GangRequest, Shortage, occupy, place
 from kajitori.core.placement.snapshot import NodeFacts, Snapshot
-from kajitori.core.spec.node_request import NodeRequest
+from kajitori.core.spec.status_parts.node_request import NodeRequest
 
 
 @st.composite

@@ -11,7 +11,8 @@ from kajitori.core.gang import MemberState
 from kajitori.core.naming import names
 from kajitori.core.pods.budgets import budget_spec
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import MemberCounts
 
 BY_UID = {"matchLabels": {names.LABEL_RUN_UID: "u1"}}
 

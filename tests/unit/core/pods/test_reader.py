@@ -21,7 +21,8 @@ from kajitori.core.pods.reader import (
 from kajitori.core.pods.resolved import RunIdentity
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, RunStatus, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
 from kajitori.errors import FieldError
 
 HOST = {"hostPath": {"path": "/ckpts/ml/bert", "type": "DirectoryOrCreate"}}

@@ -20,7 +20,9 @@ from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.runs.elastic import Elastic
 from kajitori.core.queue.elastic import Growable, GrowthTimer, larger_placement, place_on_kept_nodes
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Preempted, Resize, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, Resize
+from kajitori.core.spec.status_parts.preemption import Preempted
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 GIB = 1 << 30

@@ -12,7 +12,9 @@ from kajitori.core.documents.fields import RULES
 from kajitori.core.spec.definition import custom_resource_definition, structural
 from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import RunSpec, to_document
-from kajitori.core.spec.status import Attempt, Finding, MemberCounts, Notable, RunStatus, template_text
+from kajitori.core.spec.status import Finding, RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, template_text
+from kajitori.core.spec.status_parts.members import MemberCounts, Notable
 from kajitori.embedded.apiserver.schemas.custom import convert
 from kajitori.embedded.apiserver.schemas.schema import ABSENT
 from kajitori.embedded.apiserver.strategies.custom_kinds.rules import rule_faults

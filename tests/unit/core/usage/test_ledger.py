@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.core.spec.status import Attempt, Holding, RunStatus, Segment, Usage
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.usage import Holding, Segment, Usage
 from kajitori.core.usage.ledger import CLOSED_COUNT, CLOSED_LENGTH, detached, nodes_of, release, seconds_between
 
 HELD = Holding(attempt=1, ranks="0-1", since="2026-11-23T10:00:00Z", gpus=8)

@@ -18,7 +18,8 @@ from kajitori.core.formats.node_lists import compress, expand
 from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, Member, NeedsNodes, Run
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.status import Amounts, RunStatus, Segment, Usage, UsageTotal
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.usage import Amounts, Segment, Usage, UsageTotal
 from kajitori.core.usage import ledger
 from kajitori.core.usage.ledger import amounts_key, members_of, nodes_of, open_attempt, open_ranks, seconds_between
 

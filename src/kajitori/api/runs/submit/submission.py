@@ -38,7 +38,8 @@ from kajitori.core.pods.ports import choose_port
 from kajitori.core.spec.reading.draft import Draft, read_draft
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.run import RunSpec, name_fault, to_document
-from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import MemberCounts
 from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused, StorageFull
 from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.errors import ConnectionFailed, NotServedError, ServerError

@@ -13,7 +13,8 @@ from kajitori.core.gang.status.member_notes import notes_of
 from kajitori.core.gang.status.progress import node_by_rank
 from kajitori.core.gang.types import Member
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt
 
 _REMEMBERED_NODES = 64
 """Largest number of nodes with failures that a status holds."""

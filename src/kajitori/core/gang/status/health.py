@@ -12,9 +12,10 @@ import msgspec
 from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang.types import HealthPace, Member, MemberState, Run
-from kajitori.core.spec.health import RunHealth
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import NOTABLE_LIMIT, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.health import RunHealth
+from kajitori.core.spec.status_parts.members import NOTABLE_LIMIT
 
 
 class HealthStatus(StrEnum):

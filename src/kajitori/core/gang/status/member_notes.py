@@ -8,7 +8,8 @@ import msgspec
 
 from kajitori.core.gang.types import Member, MemberState, Run
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.status import NOTABLE_LIMIT, MemberCounts, Notable, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import NOTABLE_LIMIT, MemberCounts, Notable
 
 _WAIT_REASONS = (
     Reason.ADMISSION,

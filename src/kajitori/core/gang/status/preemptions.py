@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from kajitori.core.gang.status.member_notes import members_text
 from kajitori.core.gang.sweep_ledger import indices_of
-from kajitori.core.spec.status import Preempted, PreemptedBy, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.preemption import Preempted, PreemptedBy
 
 _PREEMPTIONS_SHOWN = 3
 """Largest number of preemptions that a message describes."""

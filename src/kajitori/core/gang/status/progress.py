@@ -20,7 +20,8 @@ from kajitori.core.gang.status.preemptions import describe_preemptions
 from kajitori.core.gang.sweep_ledger import members_without_nodes
 from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, NeedsNodes, Run, Sweep
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Ran, RunStatus, Setback, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, Ran, Setback, template_text
 from kajitori.core.usage.ledger import detached
 
 UNSCHEDULED_PATIENCE_SECONDS = 30

@@ -23,7 +23,8 @@ from kajitori.core.spec.reasons import (
     Phase,
     Reason,
 )
-from kajitori.core.spec.status import NOTABLE_LIMIT, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import NOTABLE_LIMIT
 
 _FATAL_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
 """Failures caused by the image and the policy, which all members share."""

@@ -45,7 +45,9 @@ from kajitori.core.gang.types import (
     Sweep,
 )
 from kajitori.core.spec.reasons import START_FAILURES, WAITING, Phase, Reason
-from kajitori.core.spec.status import NOTABLE_LIMIT, MemberCounts, Preempted, PreemptedBy, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import NOTABLE_LIMIT, MemberCounts
+from kajitori.core.spec.status_parts.preemption import Preempted, PreemptedBy
 from kajitori.core.usage.ledger import detached, release
 
 MAX_PLACED_AT_ONCE = 1000

@@ -11,9 +11,13 @@ from kajitori.core.formats.node_lists import expand, expand_ranks
 from kajitori.core.formats.quantities import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.formats.times import parse_time
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
-from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, IdleState, MemoryPeak, Resize, RunStatus, SweepState, Usage
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, Resize
+from kajitori.core.spec.status_parts.members import MemoryPeak, SweepState
+from kajitori.core.spec.status_parts.node_request import NodeRequest
+from kajitori.core.spec.status_parts.suspicions import IdleState
+from kajitori.core.spec.status_parts.usage import Usage
 
 _COUNTS = ("attempts", "restarts", "interruptions", "failed_starts", "resumes", "observed_generation")
 _MEMBER_COUNTS = ("total", "pending", "running", "succeeded", "failed")

@@ -10,7 +10,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import attempts, pod, run
 
 from kajitori.core.queue.what_if import Answer, ask
-from kajitori.core.spec.status import template_text
+from kajitori.core.spec.status_parts.attempts import template_text
 
 WANTS: dict[str, Any] = {"image": "bert:3", "replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
 

@@ -18,17 +18,10 @@ from kajitori.core.gang.sweeps.sweep import MAX_PLACED_AT_ONCE, REMOVED_AT_ONCE
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import (
-    Attempt,
-    MemberCounts,
-    Notable,
-    Preempted,
-    PreemptedBy,
-    Ran,
-    RunStatus,
-    SweepState,
-    to_document,
-)
+from kajitori.core.spec.status import RunStatus, to_document
+from kajitori.core.spec.status_parts.attempts import Attempt, Ran
+from kajitori.core.spec.status_parts.members import MemberCounts, Notable, SweepState
+from kajitori.core.spec.status_parts.preemption import Preempted, PreemptedBy
 
 
 def test_a_new_sweep_requests_all_its_places_and_accepts_fewer() -> None:

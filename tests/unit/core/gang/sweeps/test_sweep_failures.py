@@ -13,7 +13,8 @@ from tests.helpers.scenes.sweeps import asked_of, step, sweep, taken_away
 from kajitori.core import gang
 from kajitori.core.gang import DeleteMembers, Member, NeedsNodes, Step
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, SweepState
+from kajitori.core.spec.status_parts.attempts import Attempt
+from kajitori.core.spec.status_parts.members import SweepState
 
 
 def test_each_member_has_restarts_of_its_own() -> None:

@@ -11,7 +11,9 @@ from tests.helpers.scenes.sweeps import asked_of, step, sweep
 from kajitori.core import gang
 from kajitori.core.gang import DeleteMember, DeleteMembers, Run
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Preempted, RunStatus, SweepState
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.members import SweepState
+from kajitori.core.spec.status_parts.preemption import Preempted
 
 
 def test_a_sweep_is_preempted_as_a_whole_with_full_grace_and_restarts() -> None:

@@ -30,7 +30,8 @@ from kajitori.core.gang.status.preemptions import preemptions_of
 from kajitori.core.gang.sweep_ledger import Ledger
 from kajitori.core.spec.reading.status_check import damage
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Preempted, RunStatus
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.preemption import Preempted
 
 
 @dataclass

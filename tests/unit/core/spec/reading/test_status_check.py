@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reading.status_check import damage, damaged
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, PreemptedBy, Ran, RunStatus, template_text
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.attempts import Attempt, Ran, template_text
+from kajitori.core.spec.status_parts.members import MemberCounts
+from kajitori.core.spec.status_parts.node_request import NodeRequest
+from kajitori.core.spec.status_parts.preemption import Preempted, PreemptedBy
 
 ASKED = PreemptedBy(by="a/b", uid="u", ranks="0", since="2026-11-21T12:00:00Z")
 TEMPLATE = {

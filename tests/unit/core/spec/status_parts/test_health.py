@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.core.spec.health import output_of_check
+from kajitori.core.spec.status_parts.health import output_of_check
 
 
 @pytest.mark.parametrize(
