@@ -1,6 +1,6 @@
 """The Web API. Begin with `app`, which lists the routes, and `context`, the state that all routes share.
 
-auth        authentication of callers, and their sessions; rights: what a caller may do
+auth, rights, bindings   who a caller is, what the caller may do, and in which namespaces
 requests    what all requests pass: middleware, limits of callers, bodies
 answers     what all answers share: pages of lists, compression, errors as problem+json
 views       the types of the answers, from which the OpenAPI document is made
@@ -17,5 +17,6 @@ start       hosts, SSH keys and code for members in their first step
 traffic     network traffic and the address registry
 identity, browsers   people and robots; sessions of browsers
 proxy, programs      web pages of runs' programs
-policy, code, secrets, volumes, channels, health   one subject each
+namespaces  what runs of a namespace use: code, Secrets, volumes, quotas
+policy, channels, health      one subject each
 """

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Lifespan
 
 from kajitori import __version__
-from kajitori.api import channels, code, health, quotas, secrets, volumes, web_page
+from kajitori.api import channels, health, web_page
 from kajitori.api.answers import problems
 from kajitori.api.comparison import routes as comparison
 from kajitori.api.context import Api
@@ -27,6 +27,7 @@ from kajitori.api.identity import browser_routes, robots
 from kajitori.api.identity import routes as identity
 from kajitori.api.logs import routes as logs
 from kajitori.api.logs.ranges import routes as log_ranges
+from kajitori.api.namespaces import code, quotas, secrets, volumes
 from kajitori.api.nodes import board, images
 from kajitori.api.nodes import health as node_health
 from kajitori.api.nodes import lists as node_lists

@@ -1,0 +1,1 @@
+"""What runs of a namespace use, and what limits them: code, Secrets, volumes, quotas."""
