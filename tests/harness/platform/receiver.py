@@ -26,7 +26,7 @@ RECEIVED = {"schemes": ["webhook", "http"], "networks": ["127.0.0.1/32"]}
 TITLES = {
     "failed": ("has failed",),
     "started": ("has started",),
-    "ended": ("has succeeded", "was stopped", "was parked"),
+    "ended": ("has succeeded", "was stopped", "was parked", "restarts, because"),
     "preempted": ("was preempted", "is preempted"),
     "drained": ("leaves a node",),
     "time-limit": ("reaches its time limit",),

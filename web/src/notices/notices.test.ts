@@ -29,6 +29,13 @@ describe("notices", () => {
     expect(titles(stored, run("bert", { finishedAt: "2026-11-23T12:09:00Z" }))).toEqual(["bert succeeded"]);
   });
 
+  it("do not tell that a run stopped if it was asked to restart, and tell its end afterwards", () => {
+    const wanted = withRun(BEFORE, "u-bert", bert);
+    const found = noticesOf(wanted, "ada", rowsOf(run("bert", { phase: "Stopped", reason: "RestartedByUser" })), NOON);
+    expect(found).toEqual({ notices: [], wanted });
+    expect(titles(wanted, run("bert", { finishedAt: "2026-11-23T12:09:00Z" }))).toEqual(["bert succeeded"]);
+  });
+
   it("leave out what ended before they were wanted, and other people's runs", () => {
     expect(titles(BEFORE, run("old", { finishedAt: "2026-11-23T11:59:59Z" }), run("theirs", { owner: "grace" }))).toEqual([]);
     expect(titles(NOTHING_WANTED, run("bert"))).toEqual([]);

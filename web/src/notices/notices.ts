@@ -105,7 +105,7 @@ export function streamsFor({ all, runs }: Wanted): string[] {
 export function noticesOf(wanted: Wanted, user: string, rows: ReadonlyMap<string, Row>, now: number): { notices: Notice[]; wanted: Wanted } {
   const told = new Set(wanted.told);
   const isNew = ({ finishedAt }: Row) => wanted.all && Date.parse(finishedAt) > Date.parse(wanted.since);
-  const ended = [...rows.values()].filter((run) => FINAL.has(run.phase) && run.finishedAt && !told.has(markOf(run)) && (run.uid in wanted.runs || (run.owner === user && isNew(run))));
+  const ended = [...rows.values()].filter((run) => hasEnded(run) && !told.has(markOf(run)) && (run.uid in wanted.runs || (run.owner === user && isNew(run))));
   const gone = Object.entries(wanted.runs).filter(([uid, { at }]) => !rows.has(uid) && now - at > SHOWN_AFTER_MS);
   if (!ended.length && !gone.length) return { notices: [], wanted };
   ended.sort((a, b) => Date.parse(a.finishedAt) - Date.parse(b.finishedAt));
@@ -113,6 +113,11 @@ export function noticesOf(wanted: Wanted, user: string, rows: ReadonlyMap<string
   const done = new Set([...ended.map(({ uid }) => uid), ...gone.map(([uid]) => uid)]);
   const runs = Object.fromEntries(Object.entries(wanted.runs).filter(([uid]) => !done.has(uid)));
   return { notices, wanted: remembered({ ...wanted, runs }, ended) };
+}
+
+/** Whether a run has ended for good: one that was asked to restart is queued again. */
+function hasEnded({ phase, finishedAt, reason }: Row): boolean {
+  return FINAL.has(phase) && finishedAt !== "" && reason !== "RestartedByUser";
 }
 
 /** Return what is wanted after these ends were told. The oldest marks are dropped; the runs that ended before them are not told any more. */

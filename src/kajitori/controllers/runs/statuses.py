@@ -115,10 +115,12 @@ class Statuses:
                 self._metrics.preemptions.labels("guarantee" if asked.guaranteed else "priority").inc()
 
     def _emit_events(self, run: RunObject, before: RunStatus | None, status: RunStatus) -> None:
-        """Write Events about a new phase or reason of the run, and about its request for nodes."""
+        """Write Events about a new phase or reason of the run, and about its request for nodes. A restart that somebody
+        asked for is reported once: the Event about its members' end says so already."""
         meta, old = run.metadata, before or RunStatus(phase=Phase.QUEUED, queued_at="-")
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
-        if _reported_part(status) != _reported_part(old) or run.status is None:
+        is_told = status.reason is Reason.RESTARTED_BY_USER and old.reason is Reason.STOPPING
+        if not is_told and (_reported_part(status) != _reported_part(old) or run.status is None):
             setbacks = status.interruptions > old.interruptions or status.restarts > old.restarts
             is_bad = status.phase is Phase.FAILED or setbacks or status.reason in _BAD
             reason = status.reason.value or status.phase.value

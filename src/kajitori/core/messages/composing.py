@@ -5,7 +5,7 @@ from __future__ import annotations
 from kajitori.core.formats.quantities import format_duration
 from kajitori.core.messages.channels import Recipient
 from kajitori.core.messages.idle_question import describe_gpus
-from kajitori.core.messages.notices import ENDS_AT
+from kajitori.core.messages.notices import ENDS_AT, RESTARTS
 from kajitori.core.messages.outbox import Message
 from kajitori.core.spec.notify import Kind
 from kajitori.core.spec.reasons import Reason
@@ -66,6 +66,8 @@ def _title_and_lines(notice: Notice, run: str, status: RunStatus) -> tuple[str, 
         case Kind.FAILED:
             reason = f" ({status.reason.value})" if status.reason else ""
             return f"{run} has failed{reason}", [notice.text, *_describe_counts(status)]
+        case Kind.ENDED if notice.text == RESTARTS:
+            return f"{run} restarts, because somebody asked for it", ["It is queued again."]
         case Kind.ENDED:
             how = "was stopped" if status.phase == "Stopped" else "has succeeded"
             how = "was parked" if status.reason is Reason.PARKED else how

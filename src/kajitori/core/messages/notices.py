@@ -26,6 +26,8 @@ FRESH = timedelta(minutes=15)
 MOST_WAITING = 16
 """Most notices in a status. They stay for a second; only if none can be taken over for long, the oldest are dropped."""
 _TEXT_LIMIT = 500
+RESTARTS = "restarts"
+"""Text about the end of a run that is started again, because somebody asked for a restart."""
 ENDS_AT = "at "
 """First word of the text about a preemption of which the run is given notice."""
 
@@ -135,4 +137,5 @@ def _end_events(status: RunStatus) -> Iterator[RunEvent]:
     finished = parse_time(status.finished_at)
     if status.phase.is_final and finished is not None and status.reason is not Reason.NOT_STARTED:
         kind = Kind.FAILED if status.phase is Phase.FAILED else Kind.ENDED
-        yield RunEvent(kind, status.finished_at, finished, status.message)
+        text = RESTARTS if status.reason is Reason.RESTARTED_BY_USER else status.message
+        yield RunEvent(kind, status.finished_at, finished, text)

@@ -84,6 +84,7 @@ class Reason(StrEnum):
     STOPPING = "Stopping"
     NOT_STARTED = "NotStarted"
     STOPPED_BY_USER = "StoppedByUser"
+    RESTARTED_BY_USER = "RestartedByUser"
     PARKED = "Parked"
     DELETING = "Deleting"
 

@@ -92,7 +92,14 @@ class Kind(StrEnum):
 _OVERLAYS = ((Kind.HUNG, Category.HUNG), (Kind.IDLE, Category.IDLE), (Kind.SAVED, Category.SAVING))
 
 _KEEPS_ALL = frozenset(
-    {"", Phase.SUCCEEDED.value, Reason.STOPPED_BY_USER.value, Reason.PARKED.value, Reason.DELETING.value}
+    {
+        "",
+        Phase.SUCCEEDED.value,
+        Reason.STOPPED_BY_USER.value,
+        Reason.RESTARTED_BY_USER.value,
+        Reason.PARKED.value,
+        Reason.DELETING.value,
+    }
 )
 """Ends of an attempt that lose no work: it succeeded, or its user ended it."""
 

@@ -32,7 +32,16 @@ NOT_FOUND = 127
 
 NEVER_RAN = START_FAILURES | {Reason.COMMAND_NOT_FOUND}
 """Reasons of runs whose program never ran."""
-PLAIN_ENDS = frozenset({Reason.NONE, Reason.PROGRAM_FAILED, Reason.STOPPED_BY_USER, Reason.STOPPING, Reason.DELETING})
+PLAIN_ENDS = frozenset(
+    {
+        Reason.NONE,
+        Reason.PROGRAM_FAILED,
+        Reason.STOPPED_BY_USER,
+        Reason.RESTARTED_BY_USER,
+        Reason.STOPPING,
+        Reason.DELETING,
+    }
+)
 """Reasons of runs that ended as their program or their user wanted."""
 
 

@@ -219,6 +219,14 @@ async def test_each_change_of_phase_is_one_event(monkeypatch: pytest.MonkeyPatch
         ):
             await statuses.write(run_of("9", before), after)
         assert events == [("Warning", "Preempted"), ("Warning", "Preempted")]
+        events.clear()
+        stopping = msgspec.structs.replace(RUNNING, reason=Reason.STOPPING, message="asked to restart")
+        ended = msgspec.structs.replace(RUNNING, phase=Phase.STOPPED, reason=Reason.RESTARTED_BY_USER)
+        await statuses.write(run_of("9"), stopping)
+        await statuses.write(run_of("9", stopping), ended)
+        await statuses.write(run_of("9", ended), resumed)
+        await statuses.write(run_of("9", resumed), ended)  # it waited: no members had to end first
+        assert [reason for _, reason in events] == ["Stopping", "NotPlannedYet", "RestartedByUser"]
 
 
 async def test_setbacks_ends_and_preemptions_are_counted_by_reason() -> None:

@@ -340,6 +340,16 @@ def test_a_parked_run_stops_like_a_stopped_one_and_says_so(parked: bool) -> None
     assert ended.status.reason is (Reason.PARKED if parked else Reason.STOPPED_BY_USER)
 
 
+def test_a_run_that_is_asked_to_restart_ends_and_is_queued_again_and_says_so() -> None:
+    asked = replace(run(), stopped=True, restarting=True, resumes=1)
+    stopping = step(asked, member(0), member(1))
+    assert "asked to restart" in stopping.status.message
+    ended = step(after(asked, stopping))
+    assert (ended.status.phase, ended.status.reason) == (Phase.STOPPED, Reason.RESTARTED_BY_USER)
+    again = step(after(replace(asked, stopped=False, restarting=False), ended)).status
+    assert (again.phase, again.resumes) == (Phase.QUEUED, 1)
+
+
 def test_a_run_that_was_created_stopped_is_no_run_that_its_user_stopped() -> None:
     """Only its own spec removes it, not the time for which policy keeps ended runs."""
     limits = Limits(remove_after_seconds=60, remove_created_after_seconds=600)

@@ -75,6 +75,7 @@ def test_a_failure_is_told_with_reason_counts_and_last_lines() -> None:
     [
         ("started", "7260", "has started after 2h1m in the queue"),
         ("ended", "", "has succeeded"),
+        ("ended", "restarts", "restarts, because somebody asked for it"),
         ("preempted", "for nlp/gpt", "was preempted for nlp/gpt"),
         ("preempted", "at 12:40 for nlp/gpt", "is preempted, and its program is stopped at 12:40 for nlp/gpt"),
         ("drained", "", "leaves a node that an operator drains"),

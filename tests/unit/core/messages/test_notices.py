@@ -53,6 +53,10 @@ CASES: dict[str, tuple[RunStatus, list[str]]] = {
     ),
     "success": (status(phase=Phase.SUCCEEDED, finished_at=at(seconds=1)), ["ended"]),
     "a stop": (status(phase=Phase.STOPPED, finished_at=at(seconds=1)), ["ended"]),
+    "a restart that was asked for": (
+        status(phase=Phase.STOPPED, reason=Reason.RESTARTED_BY_USER, finished_at=at(seconds=1)),
+        ["ended"],
+    ),
     "a failure": (status(phase=Phase.FAILED, finished_at=at(seconds=1)), ["failed"]),
     "a failure of yesterday": (status(phase=Phase.FAILED, finished_at=at(days=1)), []),
     "a preemption": (status(preemption=Preempted(by="nlp/gpt", uid="u1", since=at(seconds=9))), ["preempted"]),

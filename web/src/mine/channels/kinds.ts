@@ -2,7 +2,7 @@
 
 export const KINDS: ReadonlyMap<string, string> = new Map([
   ["started", "it started after a long wait"],
-  ["ended", "it succeeded or was stopped"],
+  ["ended", "it succeeded, was stopped, or restarts as asked"],
   ["failed", "it failed, with the reason and its last lines"],
   ["preempted", "another run got its nodes"],
   ["drained", "it leaves a node that an operator drains"],

@@ -31,7 +31,7 @@ def command() -> None:
     \b
     Kinds of messages:
       started      after a long wait
-      ended        succeeded, or was stopped
+      ended        succeeded, was stopped, or restarts as asked
       failed       with the reason and the last lines of output
       preempted    another run got its nodes
       drained      it leaves a node that an operator drains

@@ -152,7 +152,7 @@ def why_stopped(run: Run, exit_code: int | None = None) -> tuple[Reason, str]:
     if run.was_never_started:
         return Reason.NOT_STARTED, "created, and not started yet: kaji resume"
     if run.restarting:
-        return Reason.STOPPED_BY_USER, "stopped to be started again"
+        return Reason.RESTARTED_BY_USER, "asked to restart; it is queued again"
     if run.parked:
         return Reason.PARKED, "parked to free its idle GPUs; its checkpoint and its folders are kept: kaji resume"
     if exit_code in (None, _TERMINATED):
