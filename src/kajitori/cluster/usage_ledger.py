@@ -10,7 +10,7 @@ from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.spec.status_parts.usage import Amounts
 from kajitori.core.usage.ledger import open_attempt
-from kajitori.core.usage.lost_time import NO_CHECKPOINT, NOT_DECLARED, NOTHING_TO_LOSE
+from kajitori.core.usage.lost_time.slices import NO_CHECKPOINT, NOT_DECLARED, NOTHING_TO_LOSE
 
 
 def saves_every(spec: RunSpec) -> int:

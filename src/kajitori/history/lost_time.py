@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from kajitori.core.usage.daily import DAY, TimeAmount, TimedPart, TimeKey, TimeLevel, daily_times
-from kajitori.core.usage.lost_time import Held, Mark, divide
+from kajitori.core.usage.lost_time.slices import Held, Mark, divide
 from kajitori.history.databases.database import Database, Row, Statement, placeholders
 
 _KEY = tuple(field.name for field in msgspec.structs.fields(TimeKey))

@@ -11,7 +11,7 @@ import zstandard
 
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status_parts.usage import Amounts
-from kajitori.core.usage.lost_time import Mark
+from kajitori.core.usage.lost_time.slices import Mark
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState
 from kajitori.history import lost_time
 from kajitori.history.databases.database import Database, Parameters, Row, Statement

@@ -13,7 +13,7 @@ from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.node_figures import NodeInterval
 from kajitori.core.traffic.history import HistoryGroup, HourRecord, Key, TrafficRecord
 from kajitori.core.usage.daily import TimeAmount, TimeKey, TimeLevel
-from kajitori.core.usage.lost_time import Held, Mark
+from kajitori.core.usage.lost_time.slices import Held, Mark
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState
 from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import KajitoriError

@@ -7,7 +7,8 @@ from tests.harness.cluster import Cluster
 from kajitori.cluster.runs.lost_time import closed_parts
 from kajitori.core.formats.times import parse_time
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.usage.lost_time import Category, divide, time_of_run
+from kajitori.core.usage.lost_time.run_time import time_of_run
+from kajitori.core.usage.lost_time.slices import Category, divide
 
 
 async def test_time_is_told_from_pods_although_no_controller_looked(cluster: Cluster) -> None:

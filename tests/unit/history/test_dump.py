@@ -13,7 +13,7 @@ import pytest
 from kajitori.core.network.use.pools import AddressPool
 from kajitori.core.traffic.history import HourRecord, TrafficRecord
 from kajitori.core.usage.daily import TimeLevel
-from kajitori.core.usage.lost_time import Mark
+from kajitori.core.usage.lost_time.slices import Mark
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.history.audit import AuditFilter

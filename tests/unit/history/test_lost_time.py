@@ -10,7 +10,7 @@ import pytest
 
 from kajitori.core.spec.status_parts.usage import UsageTotal
 from kajitori.core.usage.daily import DAY, TimeAmount, TimeKey, TimeLevel
-from kajitori.core.usage.lost_time import NO_CHECKPOINT, Kind, Mark
+from kajitori.core.usage.lost_time.slices import NO_CHECKPOINT, Kind, Mark
 from kajitori.core.usage.records import RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.history.databases.database import Statement

@@ -10,7 +10,8 @@ from kajitori.api.views.runs import RunView
 from kajitori.core.formats.quantities import format_duration, round_memory
 from kajitori.core.spec.comparing import asked_for
 from kajitori.core.telemetry.quantities import Unit
-from kajitori.core.usage.lost_time import Category, RunTime
+from kajitori.core.usage.lost_time.run_time import RunTime
+from kajitori.core.usage.lost_time.slices import Category
 
 Part = Literal["asked", "outcome", "figures"]
 

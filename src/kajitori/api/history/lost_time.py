@@ -21,19 +21,10 @@ from kajitori.api.views.history import CauseView, CheckpointsView, RunTimeView, 
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.lost_time import closed_parts, left_out, lifetime, marks_of, open_parts
 from kajitori.core.usage.daily import DAY, TimeAmount, TimedPart, TimeKey, TimeLevel, daily_times
-from kajitori.core.usage.lost_time import (
-    NO_CHECKPOINT,
-    Category,
-    Held,
-    Mark,
-    RunTime,
-    Slice,
-    checkpoints_of,
-    describe,
-    divide,
-    ratio_of,
-    time_of_run,
-)
+from kajitori.core.usage.lost_time.checkpoints import checkpoints_of
+from kajitori.core.usage.lost_time.run_time import RunTime, ratio_of, time_of_run
+from kajitori.core.usage.lost_time.sentences import describe
+from kajitori.core.usage.lost_time.slices import NO_CHECKPOINT, Category, Held, Mark, Slice, divide
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.history.lost_time import add_days
 

@@ -34,7 +34,7 @@ from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.core.telemetry.report import Answer, SavedCheckpoint, encode
 from kajitori.core.telemetry.training import MAX_CHECKPOINT_SECONDS
-from kajitori.core.usage.lost_time import Kind, Mark
+from kajitori.core.usage.lost_time.slices import Kind, Mark
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 from kajitori.history.store import History
 from kajitori.monitoring.lasting_failure import LastingFailure

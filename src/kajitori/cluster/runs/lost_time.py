@@ -9,7 +9,7 @@ from kajitori.core.formats.times import parse_time
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.spec.status_parts.usage import Holding, Segment
 from kajitori.core.usage.ledger import members_of
-from kajitori.core.usage.lost_time import Held, Mark
+from kajitori.core.usage.lost_time.slices import Held, Mark
 
 
 def open_parts(status: RunStatus, now: datetime) -> list[Held]:

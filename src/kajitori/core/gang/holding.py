@@ -15,7 +15,7 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.spec.status_parts.attempts import Attempt
 from kajitori.core.spec.status_parts.suspicions import Stretch
 from kajitori.core.usage.ledger import TimeFacts, mark_attempt, open_ranks, release, without_confirmed
-from kajitori.core.usage.lost_time import Kind
+from kajitori.core.usage.lost_time.slices import Kind
 
 MAX_STRETCHES = 16
 """Largest number of periods, in which the run was stuck or idle, that a status keeps."""

@@ -11,7 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
-from kajitori.core.usage.lost_time import Category, Held, Slice, costs, is_interruption
+from kajitori.core.usage.lost_time.run_time import costs
+from kajitori.core.usage.lost_time.slices import Category, Held, Slice, is_interruption
 
 DAY = 86_400
 BLOCK_DAYS = 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kajitori.core.spec.status_parts.usage import Amounts, UsageTotal
-from kajitori.core.usage.lost_time import Mark
+from kajitori.core.usage.lost_time.slices import Mark
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):

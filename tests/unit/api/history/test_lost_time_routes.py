@@ -10,7 +10,7 @@ from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.history.test_history_routes import NOON, recorded
 
 from kajitori.api.answers.paging import time_text
-from kajitori.core.usage.lost_time import Kind, Mark
+from kajitori.core.usage.lost_time.slices import Kind, Mark
 from kajitori.core.usage.records import RunState
 from kajitori.history.store import History
 

@@ -37,7 +37,7 @@ from kajitori.core.telemetry.report import (
     decode_questions,
     encode,
 )
-from kajitori.core.usage.lost_time import Mark
+from kajitori.core.usage.lost_time.slices import Mark
 from kajitori.history.store import History
 
 MINUTE = int(NOW.timestamp() // 60) - 2

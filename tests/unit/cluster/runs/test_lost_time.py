@@ -12,7 +12,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.spec.status_parts.suspicions import Stretch
 from kajitori.core.spec.status_parts.usage import Holding, Segment, Usage, UsageTotal
-from kajitori.core.usage.lost_time import Mark
+from kajitori.core.usage.lost_time.slices import Mark
 from kajitori.kube.metadata import ObjectMeta
 
 NOON = 1_795_262_400

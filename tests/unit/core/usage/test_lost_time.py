@@ -10,7 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kajitori.core.usage.daily import DAY, TimedPart, TimeLevel, daily_times
-from kajitori.core.usage.lost_time import (
+from kajitori.core.usage.lost_time.checkpoints import best_interval, checkpoints_of
+from kajitori.core.usage.lost_time.run_time import time_of_run
+from kajitori.core.usage.lost_time.sentences import describe
+from kajitori.core.usage.lost_time.slices import (
     NO_CHECKPOINT,
     NOT_DECLARED,
     NOTHING_TO_LOSE,
@@ -19,12 +22,8 @@ from kajitori.core.usage.lost_time import (
     Kind,
     Mark,
     Slice,
-    best_interval,
-    checkpoints_of,
-    describe,
     divide,
     is_interruption,
-    time_of_run,
 )
 
 CAUSES = ("", "NodeLost", "ProgramFailed", "Preempted", "StoppedByUser")

@@ -164,7 +164,7 @@ _UNITS = {"gpuSeconds": "GPU hours", "memberSeconds": "member hours"}
 
 
 def _costs_in(items: list[dict[str, Any]]) -> list[str]:
-    from kajitori.core.usage.lost_time import Category
+    from kajitori.core.usage.lost_time.slices import Category
 
     present = {part["category"] for item in items for part in item["categories"]}
     return [category for category in Category if category in present]

@@ -45,7 +45,7 @@ class Stretch(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, k
 
     attempt: int
     kind: str
-    """hung or idle, as `core.usage.lost_time.Kind` has them."""
+    """hung or idle."""
     since: str
     until: str = ""
     """Empty while the finding stands."""

@@ -35,7 +35,7 @@ class Holding(Amounts, rename="camel", omit_defaults=True, frozen=True, kw_only=
     after: str = ""
     """Why the attempt before this one was interrupted; empty if this one was not made for that."""
     saves_every: int = 0
-    """Seconds between checkpoints as the spec declares them; 0 or less: a constant of `core.usage.lost_time`."""
+    """Seconds between checkpoints as the spec declares them; 0 or less: a constant of `core.usage.lost_time.slices`."""
 
 
 class Segment(Holding, rename="camel", omit_defaults=True, frozen=True, kw_only=True):

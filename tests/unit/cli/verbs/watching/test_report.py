@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, printed, problem
 
-from kajitori.core.usage.lost_time import Category
+from kajitori.core.usage.lost_time.slices import Category
 
 
 def part(category: str, hours: float, members: int = 2, gpus: int = 16) -> dict[str, Any]:
