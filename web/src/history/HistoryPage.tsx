@@ -46,14 +46,14 @@ export function HistoryPage() {
           value={filter.name}
           settle={(name) => change({ name })}
           slotProps={{ htmlInput: { maxLength: 253, autoComplete: "off" } }}
-          sx={{ width: 200 }}
+          sx={{ width: 168 }}
         />
         <SettledField
           label="Words in labels, note …"
           value={filter.text}
           settle={(text) => change({ text })}
           slotProps={{ htmlInput: { maxLength: 1024, autoComplete: "off", dir: "auto" } }}
-          sx={{ width: 200 }}
+          sx={{ width: 168 }}
         />
         <OwnerChooser owner={filter.owner} choose={(owner) => change({ owner })} />
         <TeamChooser team={filter.team} choose={(team) => change({ team })} />

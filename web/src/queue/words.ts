@@ -65,7 +65,7 @@ export function needWords(isKnown: boolean, isControllerAbsent: boolean): string
 export function unknownWords(isControllerAbsent: boolean): string {
   return isControllerAbsent
     ? "No start is known while no controller is at work."
-    : "What they wait for has no time limit, no similar run has ended yet, or too many nodes take no work.";
+    : "No start is known: what holds the nodes has no time limit and no similar run has ended yet, or too many nodes take no work.";
 }
 
 /** Return when a run is expected to end. */

@@ -61,7 +61,7 @@ describe("the search offers", () => {
   it("to start a notebook or a sweep", () => {
     const act = (text: string) => commandsOf(text, [], NOTHING, null, () => true).map(({ act }) => act);
     expect(act("note")).toEqual([{ to: "/start?type=notebook" }]);
-    expect(act("start")).toEqual([{ to: "/start?type=notebook" }, { to: "/start?type=sweep" }]);
+    expect(act("start")).toEqual([{ to: "/start?type=run" }, { to: "/start?type=notebook" }, { to: "/start?type=sweep" }]);
   });
 
   it("nothing to do with runs that the person may only see", () => {

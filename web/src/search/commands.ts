@@ -40,8 +40,9 @@ export interface Command {
 export const NOTHING: Found = { runs: [], nodes: [], teams: [] };
 const MOST_OF_A_KIND = 8;
 
-/** What the form can start besides a run, by the words that ask for it. */
+/** What the form can start, by the words that ask for it. */
 const STARTS: readonly Page[] = [
+  { to: "/start?type=run", word: "Start a run" },
   { to: "/start?type=notebook", word: "Start a notebook" },
   { to: "/start?type=sweep", word: "Start a sweep" },
 ];

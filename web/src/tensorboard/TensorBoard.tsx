@@ -11,21 +11,21 @@ import { phaseOf } from "../run/data/status";
 import { lineOf } from "../words/commands";
 import { NOT_THERE, startBoard, type Board } from "./tensorboard";
 
-const PORT = 6006;
-
 /** TensorBoard of a run: started in a member of a running run for as long as the page is open; of an ended run, the command that shows it. */
 export function TensorBoard({ run, rank }: { run: Run; rank: number }) {
   const { namespace, name, spec } = run;
   const [folder, setFolder] = useState(spec.tensorboard ?? "");
   const [isOn, setOn] = useState(false);
+  const [port, setPort] = useState(0);
   const [why, setWhy] = useState("");
   const board = useRef<Board | null>(null);
   useEffect(() => () => board.current?.close(), []);
   const line = lineOf("tensorboard", { "-N": namespace, "--logdir": folder === spec.tensorboard ? "" : folder, "--rank": rank ? `${rank}` : "" }, [name]);
   const start = () => {
     setWhy("");
+    setPort(0);
     setOn(true);
-    board.current = startBoard({ namespace, name, rank, folder, port: PORT }, (reason) => {
+    board.current = startBoard({ namespace, name, rank, folder }, setPort, (reason) => {
       setOn(false);
       setWhy(reason);
     });
@@ -46,9 +46,11 @@ export function TensorBoard({ run, rank }: { run: Run; rank: number }) {
               <TextField size="small" label="Folder with event files" value={folder} onChange={({ target }) => setFolder(target.value)} disabled={isOn} sx={{ flex: "1 1 240px" }} />
               {isOn ? (
                 <>
-                  <Button variant="contained" size="small" href={programOf(run, PORT, rank)} target="_blank" rel="noopener">
-                    Open
-                  </Button>
+                  {port > 0 && (
+                    <Button variant="contained" size="small" href={programOf(run, port, rank)} target="_blank" rel="noopener">
+                      Open
+                    </Button>
+                  )}
                   <Button variant="outlined" size="small" onClick={end}>
                     End
                   </Button>
@@ -59,14 +61,14 @@ export function TensorBoard({ run, rank }: { run: Run; rank: number }) {
                 </Button>
               )}
             </Box>
-            {isOn && <Typography role="status">TensorBoard runs in rank {rank} until you end it or leave this page. It needs some seconds before it answers.</Typography>}
+            {isOn && <Typography role="status">{port ? `TensorBoard runs in rank ${rank} until you end it or leave this page.` : "TensorBoard is starting …"}</Typography>}
             {why && (
               <Alert severity="warning" role="alert">
                 {why}
               </Alert>
             )}
             {why === NOT_THERE && <CopyLine text={lineOf("exec", { "-N": namespace, "--rank": rank ? `${rank}` : "" }, [name, "python3", "-m", "pip", "install", "tensorboard"])} />}
-            <Typography color="textSecondary">It uses the member&apos;s own processors and memory. In a terminal:</Typography>
+            <Typography color="textSecondary">It uses the processors and the memory of the member. In a terminal:</Typography>
           </>
         ) : (
           <Typography color="textSecondary">No member runs. This command copies the event files of the checkpoint to your computer, and shows them with the TensorBoard there:</Typography>

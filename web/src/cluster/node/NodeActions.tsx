@@ -7,11 +7,9 @@ import { useState } from "react";
 import { client, contentOf } from "../../api/client";
 import { Problem } from "../../app/Problem";
 import type { NodeDetail } from "./NodePanel";
+import { isUnderTest } from "./testing";
 
 type Verb = "drain" | "uncordon" | "healthy" | "test";
-
-/** States of a test that has not ended. */
-const UNDER_TEST: ReadonlySet<string> = new Set(["asked", "testing"]);
 
 /** An operator's actions on a node: drain it with a reason, test it, and return it to the pool. */
 export function NodeActions({ node }: { node: NodeDetail }) {
@@ -43,8 +41,8 @@ export function NodeActions({ node }: { node: NodeDetail }) {
           </Button>
         )}
         {node.testable && (
-          <Button size="small" variant="outlined" disabled={action.isPending || UNDER_TEST.has(node.test?.state ?? "")} onClick={() => action.mutate("test")}>
-            {UNDER_TEST.has(node.test?.state ?? "") ? "It is tested" : "Test it"}
+          <Button size="small" variant="outlined" disabled={action.isPending || isUnderTest(node.test)} onClick={() => action.mutate("test")}>
+            {isUnderTest(node.test) ? "Test asked for" : "Test it"}
           </Button>
         )}
         {isOut && (

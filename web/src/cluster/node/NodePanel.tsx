@@ -13,6 +13,7 @@ import { CopyLine } from "../../common/CopyLine";
 import { Faint, Part, PlainList } from "../../common/Part";
 import { useTemperatures } from "../useTemperatures";
 import { NodeActions } from "./NodeActions";
+import { testWords } from "./testing";
 
 const REFRESH_MS = 5_000;
 /** The map of nodes comes without the library of the plots. */
@@ -72,7 +73,13 @@ function Details({ node }: { node: NodeDetail }) {
       {node.test && (
         <Part title="Test">
           <li>
-            {[node.test.state, node.test.says].filter(Boolean).join(": ")} {node.test.at && <Age time={node.test.at} />}
+            {testWords(node.test, node.members.some(({ holder }) => holder !== `${node.test?.namespace}/${node.test?.run}`))}{" "}
+            {node.test.run && <Link to={`/runs/${encodeURIComponent(node.test.namespace ?? "")}/${encodeURIComponent(node.test.run)}`}>Its log</Link>}
+            {node.test.at && (
+              <Faint>
+                <Age time={node.test.at} />
+              </Faint>
+            )}
           </li>
         </Part>
       )}

@@ -223,6 +223,36 @@ def test_a_missing_tensorboard_comes_with_a_command_that_works(
     assert f"kaji exec {where} python3 -m pip install tensorboard" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "asked", "place"), [((), "", "6007"), (("--rank", "2", "--port", "7000"), "7000", "6007-2")]
+)
+def test_tensorboard_is_opened_at_the_port_that_it_listens_on(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], asked: str, place: str
+) -> None:
+    """Members of `kaji up` share the ports of their machine, so the usual port may be that of another run's
+    TensorBoard. The link is printed once, when TensorBoard listens."""
+    api = server(view("bert", spec={"tensorboard": "/ckpt/tb"}))
+    seen: list[str] = []
+
+    def execute(_target: Any, _run: Any, words: list[str], *, stderr: Any, **_more: Any) -> int:
+        assert words[-2:] == ["/ckpt/tb", asked]
+        for said in (
+            b"NOTE: starting\n",
+            b"TensorBoard 2.21.0 at http://127.0.0.1:60",
+            b"07/ (Press CTRL+C to quit)\n",
+        ):
+            seen.append(f"{len(api.calls_to('POST', '/v1/sign-in-links'))}")
+            stderr.write(said)
+            stderr.flush()
+        return 0
+
+    monkeypatch.setattr(execution, "execute", execute)
+    done = invoke(api, "tensorboard", "bert", "--print", *options)
+    assert (done.exit_code, done.stdout) == (0, f"{LINK}/proxy/vision/bert/{place}/\n"), done.output
+    assert (seen, len(api.calls_to("POST", "/v1/sign-in-links"))) == (["0", "0", "0"], 1)
+    assert "NOTE: starting" in done.stderr
+
+
 BOARD = """
 import os, socket, sys
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
