@@ -156,7 +156,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     RunSpec,
     submission.RunRequest,
     *(lifecycle.StopRequest, lifecycle.FilesRequest, labels.LabelRequest, notes.NoteRequest, update.UpdateRequest),
-    processes.SignalRequest,
+    *(processes.SignalRequest, processes.ProgramSignalRequest),
     idle.KeepRequest,
     secrets.SecretRequest,
     channels.ChannelRequest,

@@ -38,6 +38,7 @@ CHANGES = {
     ("POST", "/v1/runs/{namespace}/{name}/labels"): "label run",
     ("POST", "/v1/runs/{namespace}/{name}/note"): "write note of run",
     ("POST", "/v1/runs/{namespace}/{name}/signal"): "send signal to run",
+    ("POST", "/v1/runs/{namespace}/{name}/signal-programs"): "send signal to run",
     ("PUT", "/v1/runs/{namespace}/{name}/member-files/content"): "copy file into run",
     ("POST", "/v1/nodes/{name}/drain"): "drain node",
     ("POST", "/v1/nodes/{name}/uncordon"): "uncordon node",

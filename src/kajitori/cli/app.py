@@ -34,7 +34,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "update": "Change runs that wait or run, without starting them again.",
         "label": "Set labels of runs, or remove them (KEY-).",
         "note": "Show the note on a run, or write one.",
-        "kill": "End runs at once; their checkpoints are kept.",
+        "kill": "End runs at once, or send their programs a signal.",
         "resume": "Start ended runs again, from their checkpoints.",
         "start": "Start ended runs again, and follow one with -a.",
         "restart": "Stop runs and start them again.",

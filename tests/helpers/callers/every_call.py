@@ -147,6 +147,7 @@ class EveryCall:
             "/v1/runs/{namespace}/{name}/labels": {"set": {"team": "x"}},
             "/v1/runs/{namespace}/{name}/note": {"text": "x"},
             "/v1/runs/{namespace}/{name}/signal": {"signal": "USR1", "pid": 1},
+            "/v1/runs/{namespace}/{name}/signal-programs": {"signal": "USR1"},
             "/v1/members/calls/{namespace}/{name}": {"rank": 0, "attempt": 1, "process": "x"},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
             "/v1/nodes/{name}/drain": {},

@@ -41,7 +41,7 @@ _TO_NOBODY = (401, 404, 405)
 names may be that of no operation."""
 
 
-_OF_MEMBERS = ("/member-files", "/processes", "/signal")
+_OF_MEMBERS = ("/member-files", "/processes", "/signal", "/signal-programs")
 """Ends of the paths that need a program in a member. Members on simulated nodes have none: the answer is 501."""
 
 

@@ -286,7 +286,7 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
         ("POST", "/containers/my_web/update", 400, "resources of a run are fixed"),
         ("POST", "/networks/create", 400, "needs a name"),
         ("POST", "/containers/my_web/pause", 400, "would keep its GPUs"),
-        ("POST", "/containers/my_web/kill?signal=HUP", 400, "docker top my_web"),
+        ("POST", "/containers/my_web/kill?signal=NOPE", 400, "invalid signal: NOPE"),
         ("DELETE", "/containers/my_web", 409, "stop the container before removing or force remove"),
         ("GET", "/containers/my_web/export", 400, "docker cp my_web:/PATH ."),
         ("GET", "/containers/my_web/changes", 400, "docker exec"),
@@ -473,6 +473,31 @@ async def test_a_program_has_as_long_to_end_as_with_docker(
     monkeypatch.setitem(FOUND, "/v1/runs", {"items": [view]})
     async with http.post(f"/containers/my_web/stop{query}"):
         assert bodies == [{"grace": grace} if grace else None]
+
+
+@pytest.mark.parametrize(
+    ("name", "signal", "body"),
+    [
+        ("my_web", "HUP", {"signal": "HUP"}),
+        ("my_web", "10", {"signal": "USR1"}),
+        ("my_web.0", "SIGUSR1", {"signal": "USR1", "ranks": "0"}),
+    ],
+)
+async def test_a_signal_that_ends_nothing_goes_to_the_programs(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, name: str, signal: str, body: object
+) -> None:
+    """`docker kill -s HUP` was refused. A program that could not be reached is an error."""
+    posts, errors = list[object](), ["", "it has no shell"]
+
+    async def post(_: object, path: str, body: object = None) -> object:
+        posts.append((path.rpartition("/")[2], body))
+        return {"signal": "", "items": [{"rank": 0, "error": errors.pop(0)}]}
+
+    monkeypatch.setattr(FakePlatform, "post", post)
+    async with http.post(f"/containers/{name}/kill?signal={signal}") as answer:
+        assert (answer.status, posts) == (204, [("signal-programs", body)])
+    async with http.post(f"/containers/{name}/kill?signal={signal}") as answer:
+        assert (answer.status, "it has no shell" in await answer.text()) == (409, True)
 
 
 async def test_a_client_that_leaves_is_no_error(

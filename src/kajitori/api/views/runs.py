@@ -271,6 +271,25 @@ class ProcessList(View):
     items: list[RunningProcess]
 
 
+class SignalledProgram(View):
+    """The program of a member that was to get a signal."""
+
+    rank: int
+    pid: int = 0
+    """0 if it is not known."""
+    ignored: bool = False
+    """It did not get the signal: it is the first process of its container, and has no handler for this signal."""
+    error: str = ""
+    """Why it did not get the signal; empty if it did, or ignores it."""
+
+
+class SignalledPrograms(View):
+    """The programs of a run that were to get a signal, by rank."""
+
+    signal: str
+    items: list[SignalledProgram]
+
+
 class Signalled(View):
     """A process that got a signal."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import signal
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 TICKS_A_SECOND = 100
@@ -28,6 +29,21 @@ class Process:
     memory_bytes: int
     age_seconds: float
     command: str
+    caught: int = 0
+    """Signals for which it has a handler, as bits: bit 0 is signal 1."""
+
+    def ignores(self, name: str) -> bool:
+        """Whether the kernel drops this signal (`USR1`) if another process of its PID namespace sends it: the first
+        process of a namespace gets only signals for which it has a handler."""
+        return self.pid == 1 and not self.caught >> (signal.Signals[f"SIG{name}"] - 1) & 1
+
+
+def program_of(processes: Iterable[Process]) -> Process | None:
+    """Return the program of a member: the oldest of its processes that none of them started. The others are commands
+    of people, and health checks."""
+    found = {process.pid: process for process in processes}
+    first = [process for process in found.values() if process.parent not in found]
+    return max(first, key=lambda process: process.age_seconds, default=None)
 
 
 def processor_time(cpu_seconds: float) -> str:
@@ -83,9 +99,10 @@ def _parse_process(pid: int, stat: str, cmdline: str, uptime: float, page_bytes:
         )
     except (IndexError, ValueError):
         return None
+    caught = int(fields[31]) if len(fields) > 31 and fields[31].isdecimal() else 0
     command = " ".join(cmdline.rstrip("\0\n").split("\0")) or f"[{name}]"
     age = max(0.0, uptime - began / TICKS_A_SECOND)
-    return Process(pid, parent, ticks / TICKS_A_SECOND, pages * page_bytes, round(age, 2), command)
+    return Process(pid, parent, ticks / TICKS_A_SECOND, pages * page_bytes, round(age, 2), command, caught)
 
 
 def _descendants(processes: Mapping[int, Process], ancestor: int) -> set[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from signal import Signals
 from typing import Any
 
 from aiohttp import web
@@ -154,14 +155,14 @@ async def restart(request: web.Request) -> web.Response:
 
 @routes.post("/containers/{id}/kill")
 async def kill(request: web.Request) -> web.Response:
-    container = await _whole(request)
     signal = request.query.get("signal", "").upper()
+    is_end = signal in KILLS | TERMINATES
+    container = await _whole(request) if is_end else await container_of(request)
     if not container.is_active:
-        raise WrongState(f"container {container.name} is not running")
-    if signal not in KILLS | TERMINATES:
-        name = container.name
-        hint = f"docker top {name} shows its PID; then docker exec {name} kill -{signal.removeprefix('SIG')} PID"
-        raise InvalidInput.one("--signal", "only signals that end a program reach all members", value=signal, hint=hint)
+        raise WrongState(f"container {container.shown_name} is not running")
+    if not is_end:
+        await _send_signal(engine_of(request), container, signal)
+        return web.Response(status=204)
     grace = None if signal in TERMINATES else "0s"
     body = {"grace": grace} if grace is not None else None
     await engine_of(request).platform.post(run_path(container, "/stop"), body)
@@ -169,6 +170,21 @@ async def kill(request: web.Request) -> web.Response:
     if grace is not None:  # a container that was killed can be removed at once
         await engine_of(request).stopped(await engine_of(request).platform.refreshed(container))
     return web.Response(status=204)
+
+
+async def _send_signal(engine: Engine, container: Container, signal: str) -> None:
+    """Send the programs of all members a signal, or that of one. Raises WrongState if one of them did not get it."""
+    try:
+        number = Signals(int(signal)) if signal.isdecimal() else Signals[f"SIG{signal.removeprefix('SIG')}"]
+    except (ValueError, KeyError):
+        raise InvalidInput.one("--signal", f"invalid signal: {signal}", hint="write a name, such as USR1") from None
+    ranks = {"ranks": str(container.rank)} if container.is_member else {}
+    body = {"signal": number.name.removeprefix("SIG")} | ranks
+    answer = await engine.platform.post(run_path(container, "/signal-programs"), body)
+    for item in answer["items"]:
+        if error := item.get("error"):
+            raise WrongState(f"cannot kill container: {container.shown_name}: {error}")
+    engine.tell("kill", container, signal=str(number.value))
 
 
 @routes.post("/containers/{id}/wait")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.core.telemetry.processes import Process, processor_time, read_processes
+from kajitori.core.telemetry.processes import Process, processor_time, program_of, read_processes
 
 
 def proc_output(shell: int, above: int, *processes: tuple[int, int, str, str]) -> str:
@@ -45,6 +45,22 @@ def test_only_the_members_processes_are_listed_without_a_namespace() -> None:
         (50, 1, "other", "other"),
     )
     assert [process.pid for process in read_processes(output)] == [31, 32]
+
+
+def test_the_program_is_the_oldest_process_that_no_other_one_started() -> None:
+    check, program = Process(31, 30, 0, 0, 2.0, "check"), Process(40, 30, 0, 0, 90.0, "train")
+    assert program_of([check, program, Process(41, 40, 0, 0, 95.0, "its child")]) == program
+    assert program_of([]) is None
+
+
+def test_the_first_process_of_a_container_ignores_signals_without_a_handler() -> None:
+    usr1 = 1 << 9
+    assert Process(1, 0, 0, 0, 0, "sleep").ignores("USR1") and Process(1, 0, 0, 0, 0, "sleep").ignores("KILL")
+    assert not Process(1, 0, 0, 0, 0, "train", usr1).ignores("USR1")
+    assert not Process(7, 1, 0, 0, 0, "sleep").ignores("USR1")
+    stat = " ".join(["S", "0", *["0"] * 9, "6000", "250", *["0"] * 6, "90050", "0", "2048", *["0"] * 9, str(usr1), "0"])
+    output = f"40 0\n1000.50 2000.00\n4096\n==> /proc/1/stat <==\n1 (train) {stat}\n"
+    assert [process.caught for process in read_processes(output)] == [usr1]
 
 
 def test_incomplete_and_invalid_output_is_tolerated() -> None:

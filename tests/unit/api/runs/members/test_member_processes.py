@@ -20,6 +20,16 @@ def sleeping() -> Iterator[subprocess.Popen[bytes]]:
         program.kill()
 
 
+@pytest.fixture
+def trapping() -> Iterator[subprocess.Popen[bytes]]:
+    """A program that ends with 7 when it gets USR1."""
+    command = "trap 'exit 7' USR1; echo ready; while :; do sleep 0.01; done"
+    with subprocess.Popen(["/bin/sh", "-c", command], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None and program.stdout.readline() == b"ready\n"
+        yield program
+        program.kill()
+
+
 async def put_member(world: World) -> None:
     world.kubernetes.runs_programs = True
     made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
@@ -52,10 +62,33 @@ async def test_a_process_that_is_not_the_members_gets_no_signal(world: World) ->
     assert (await send(world, 1, "SEGV")).status_code == 422
 
 
+async def test_the_program_of_a_member_gets_a_signal(world: World, trapping: subprocess.Popen[bytes]) -> None:
+    """A member that is gone is named in the answer; the others get it."""
+    await put_member(world)
+    path, body = "/v1/runs/team/bert/signal-programs", {"signal": "USR1", "ranks": "0,7"}
+    sent = await world.http.post(path, json=body)
+    assert sent.status_code == 200, sent.text
+    assert trapping.wait(10) == 7
+    first, gone = sent.json()["items"]
+    assert (first["rank"], first["pid"], gone["rank"]) == (0, trapping.pid, 7)
+    assert "no member of rank 7" in gone["error"]
+    wrong = await world.http.post(path, json={"signal": "USR1", "ranks": "x"})
+    assert (wrong.status_code, wrong.json()["faults"][0]["field"]) == (422, "ranks")
+    other = await world.http.post(path, json={"signal": "USR1"}, headers={"If-Match": '"another"'})
+    assert other.status_code == 404
+    world.kubernetes.put("runs", run("waits", phase="Queued"))
+    await world.caught_up()
+    waits = await world.http.post("/v1/runs/team/waits/signal-programs", json={"signal": "USR1"})
+    assert (waits.status_code, "none of its members is running" in waits.text) == (409, True)
+
+
 async def test_it_takes_the_right_to_run_programs(world: World) -> None:
     await put_member(world)
     world.kubernetes.denied.add(("reader", "create", "pods/exec", "team"))
     assert (await send(world, 1, token="reader")).status_code == 403
+    programs = "/v1/runs/team/bert/signal-programs"
+    headers = {"Authorization": "Bearer reader"}
+    assert (await world.http.post(programs, json={"signal": "HUP"}, headers=headers)).status_code == 403
     headers = {"Authorization": "Bearer reader"}
     assert (await world.http.get("/v1/runs/team/bert/processes", headers=headers)).status_code == 403
 

@@ -170,18 +170,33 @@ def test_prune_can_be_limited_to_older_runs() -> None:
 
 
 def test_kill_is_a_stop_without_grace() -> None:
-    """TERM is kaji stop; for other signals the error names kaji exec."""
+    """TERM, INT and QUIT are kaji stop."""
     api = FakeWebApi([BERT])
     for args, body in (
         (["bert"], {"grace": "0s"}),
         (["-s", "SIGKILL", "bert"], {"grace": "0s"}),
         (["-s", "15", "bert"], {}),
+        (["-s", "INT", "bert"], {}),
     ):
         assert invoke(api, "kill", *args).stdout == "bert\n"
         assert api.calls_to("POST", "/stop")[-1].body == body
-    refused = invoke(api, "kill", "-s", "SIGUSR1", "bert")
-    assert (refused.exit_code, len(api.calls_to("POST"))) == (2, 3)
-    assert "kaji exec bert kill -USR1 PID" in refused.stderr
+
+
+def test_other_signals_and_those_for_single_ranks_go_to_programs() -> None:
+    """A program that ignores the signal is named; one that could not be reached is an error."""
+    api = FakeWebApi([BERT])
+    path = "POST /v1/runs/vision/bert/signal-programs"
+    items = [{"rank": 0, "pid": 1, "ignored": True}, {"rank": 1, "pid": 7}]
+    api.answers[path] = {"signal": "USR1", "items": items}
+    done = invoke(api, "kill", "-s", "SIGUSR1", "bert")
+    assert (done.exit_code, done.stdout) == (0, "bert\n")
+    assert "rank 0 of bert ignores USR1" in done.stderr
+    assert api.calls_to("POST")[-1].body == {"signal": "USR1"}
+    api.answers[path] = {"signal": "KILL", "items": [{"rank": 3, "error": "it has no shell"}]}
+    done = invoke(api, "kill", "-s", "9", "--rank", "3", "bert")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "rank 3 of bert did not get KILL: it has no shell" in done.stderr
+    assert api.calls_to("POST")[-1].body == {"signal": "KILL", "ranks": "3"}
 
 
 def test_start_is_resume() -> None:
