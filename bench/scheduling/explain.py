@@ -18,7 +18,7 @@ from bench.scheduling.planner import GIB, HOUR, NODES, QUEUED, cluster, gangs
 from kajitori.core.placement.planner import GangRequest, MemberRequest, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeTable, Snapshot
-from kajitori.core.queue.backfill import schedule
+from kajitori.core.queue.backfill.schedule import schedule
 from kajitori.core.queue.explain import Explainer, Use
 from kajitori.core.queue.freeing import Occupant, Simulation, to_free
 from kajitori.core.queue.waiting import WaitingRun

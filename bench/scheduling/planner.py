@@ -23,7 +23,7 @@ from kajitori.core.placement.planner import GangRequest, MemberRequest, Placemen
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.queue.order import OrderRules
-from kajitori.core.queue.backfill import Schedule, schedule
+from kajitori.core.queue.backfill.schedule import Schedule, schedule
 from kajitori.core.queue.ordering import DecayedUsage, rank
 from kajitori.core.queue.victims import RunningGang, choose_victims
 from kajitori.core.queue.waiting import WaitingRun

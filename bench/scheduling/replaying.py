@@ -15,7 +15,7 @@ from kajitori.core.placement.planner import GangRequest, MemberRequest, Placemen
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.queue.order import LIKELY, OrderRules
-from kajitori.core.queue.backfill import schedule
+from kajitori.core.queue.backfill.schedule import schedule
 from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, corrected
 from kajitori.core.queue.ordering import DecayedUsage, rank
 from kajitori.core.queue.waiting import WaitingRun

@@ -30,7 +30,7 @@ from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.formats.node_lists import compress
 from kajitori.core.formats.times import format_time, time_at
-from kajitori.core.queue.backfill import Reservation
+from kajitori.core.queue.backfill.reservations import Reservation
 from kajitori.core.queue.expected import Expectation
 from kajitori.core.queue.forecast import Forecast, forecast
 from kajitori.core.spec.reasons import Reason

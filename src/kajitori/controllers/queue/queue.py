@@ -23,7 +23,7 @@ from kajitori.core.formats import node_lists
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Snapshot
-from kajitori.core.queue.backfill import schedule
+from kajitori.core.queue.backfill.schedule import schedule
 from kajitori.core.queue.cycle import ClusterState, CyclePlan, place_promised, run_cycle
 from kajitori.core.queue.explain import Explainer
 from kajitori.core.queue.preemption import PreemptionPlan

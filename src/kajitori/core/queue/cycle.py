@@ -11,7 +11,7 @@ from kajitori.core.placement.planner import Placement, Shortage, occupy
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.policy.file import Policy
-from kajitori.core.queue.backfill import Schedule, schedule
+from kajitori.core.queue.backfill.schedule import Schedule, schedule
 from kajitori.core.queue.elastic import larger_placement, place_on_kept_nodes
 from kajitori.core.queue.ordering import Ranking, Shares, rank
 from kajitori.core.queue.preemption import PreemptionPlan, PromisedNodes, choose_preemptions, place_preemptors

@@ -14,7 +14,7 @@ import numpy as np
 from kajitori.core.placement.planner import Placement, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Counts, Snapshot
-from kajitori.core.queue.backfill import Schedule, schedule
+from kajitori.core.queue.backfill.schedule import Schedule, schedule
 from kajitori.core.queue.freeing import Simulation, StopWatch
 
 

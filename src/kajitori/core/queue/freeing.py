@@ -27,7 +27,7 @@ from kajitori.core.placement.planner import GangRequest, Placement, eligible_nod
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Counts, Mask, NodeFacts, Snapshot
 from kajitori.core.policy.queue.order import LIKELY
-from kajitori.core.queue.backfill import schedule
+from kajitori.core.queue.backfill.schedule import schedule
 from kajitori.core.queue.waiting import WaitingRun
 
 StopWatch = Callable[[], Callable[[], bool]]

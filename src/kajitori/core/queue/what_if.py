@@ -13,7 +13,8 @@ import numpy as np
 from kajitori.core.formats.quantities import format_duration, memory_there
 from kajitori.core.placement.planner import GangRequest, Placement, Shortage, occupy_rows, room_of
 from kajitori.core.placement.snapshot import Mask, Snapshot
-from kajitori.core.queue.backfill import Reservation, Schedule, schedule
+from kajitori.core.queue.backfill.reservations import Reservation
+from kajitori.core.queue.backfill.schedule import Schedule, schedule
 from kajitori.core.queue.forecast import forecast, rows_of
 from kajitori.core.queue.freeing import Freeing, Simulation, StopWatch, to_free, unlimited_time
 from kajitori.core.queue.waiting import WaitingRun

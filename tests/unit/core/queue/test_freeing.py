@@ -15,7 +15,7 @@ from kajitori.core.naming.names import TAINT_UNHEALTHY
 from kajitori.core.placement.planner import GangRequest, MemberRequest, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.queue.backfill import schedule
+from kajitori.core.queue.backfill.schedule import schedule
 from kajitori.core.queue.freeing import Occupant, Simulation, Step, StepKind, to_free
 from kajitori.core.queue.waiting import WaitingRun
 
