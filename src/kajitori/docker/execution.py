@@ -15,7 +15,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 
 from kajitori.client.members.detach_keys import DETACH_KEYS, detach_keys_of
-from kajitori.client.members.streams import CommandStream, command_url, running
+from kajitori.client.members.streams import CommandStream, command_request, running
 from kajitori.docker.as_user import as_user
 from kajitori.docker.hijack import STDERR, STDOUT
 from kajitori.docker.platform import Platform
@@ -114,8 +114,9 @@ class Command:
         try:
             target = await platform.signed_in()
             rank, has_input = self.container.rank, stdin is not None
-            url = command_url(target, self.container.view, self.run_words, rank=rank, stdin=has_input, tty=self.tty)
-            async with running(target, url) as stream:
+            view, words = self.container.view, self.run_words
+            request = command_request(target, view, words, rank=rank, stdin=has_input, tty=self.tty)
+            async with running(target, *request) as stream:
                 self.stream = stream
                 if self.size is not None:
                     await self.resize(*self.size)

@@ -18,7 +18,7 @@ import click
 from websockets.exceptions import ConnectionClosed
 
 from kajitori.cli.terminal import say
-from kajitori.client.members.streams import Channel, CommandStream, command_url, running
+from kajitori.client.members.streams import Channel, CommandStream, command_request, running
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.client.web_api import run_path
@@ -47,21 +47,23 @@ def execute(
     `stdin` is a descriptor that is passed on to its end, or `NO_STDIN`. The command's output goes to `stdout` and
     `stderr`, by default those of this process. Raises Unavailable if the connection breaks before the command ends.
     """
-    url = command_url(target, run, command, rank=rank, stdin=stdin >= 0, tty=tty)
+    request = command_request(target, run, command, rank=rank, stdin=stdin >= 0, tty=tty)
     if debug:
         say(f"> WebSocket {target.url}{run_path(run, '/exec')}")
     outputs = {Channel.STDOUT: stdout or sys.stdout.buffer, Channel.STDERR: stderr or sys.stderr.buffer}
     try:
-        return asyncio.run(_execute(url, target, outputs, stdin, tty=tty))
+        return asyncio.run(_execute(request, target, outputs, stdin, tty=tty))
     except Unavailable as error:
         if not isinstance(error.__cause__, ConnectionClosed):
             raise
         raise Unavailable(error.message, hint="a command that must survive this: start it in tmux") from error
 
 
-async def _execute(url: str, target: Target, outputs: Mapping[Channel, BinaryIO], stdin: int, *, tty: bool) -> int:
+async def _execute(
+    request: tuple[str, str], target: Target, outputs: Mapping[Channel, BinaryIO], stdin: int, *, tty: bool
+) -> int:
     screen = Screen()
-    async with running(target, url) as stream:
+    async with running(target, *request) as stream:
         with raw_terminal(tty) as resized:
             sender = _Sender(stream, asyncio.get_running_loop())
             threading.Thread(target=sender.pass_on, args=(stdin, resized), name="stdin", daemon=True).start()

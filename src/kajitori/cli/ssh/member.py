@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TypeVar
 
 from kajitori.client.members.port_tunnels import PortTunnels
-from kajitori.client.members.streams import CommandStream, PortConnection, command_url, running
+from kajitori.client.members.streams import CommandStream, PortConnection, command_request, running
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.errors import Unauthenticated
@@ -51,8 +51,8 @@ class Member:
         """Run a command in the member. Raises KajitoriError as `streams.running` does."""
 
         def start(target: Target) -> AbstractAsyncContextManager[CommandStream]:
-            url = command_url(target, self._run, command, rank=self._rank, stdin=stdin, tty=tty)
-            return running(target, url)
+            request = command_request(target, self._run, command, rank=self._rank, stdin=stdin, tty=tty)
+            return running(target, *request)
 
         return self._open_stream(start)
 

@@ -39,9 +39,12 @@ TUNNEL_PROTOCOL = Subprotocol("v2.port-forward.kajitori.dev")
 SESSION_HEADER = "Kaji-Session"
 NOTHING_LISTENS = 1014
 """Close code of a connection if no program listens on the port."""
-MAX_HEAD_BYTES = 32 << 10
-"""Largest head of a request that servers take."""
-OTHER_HEADERS_BYTES = 1024
+MAX_QUERY_BYTES = 4096
+"""Largest size of a command that is part of the URL: proxies refuse URLs of more than about 8 KiB."""
+MAX_COMMAND_BYTES = 1_000_000
+"""Largest size of a command, percent-encoded: API server and kubelet get it in a URL, and take 1 MiB."""
+MAX_WORD_BYTES = 131_071
+"""Largest word of a command that Linux passes on to a program (MAX_ARG_STRLEN)."""
 _OPEN_SECONDS = 15.0
 SILENCE_SECONDS = 45.0
 """Silence after which the server is gone. It pings every PING_SECONDS, also while the program does not read."""
@@ -184,17 +187,24 @@ class PortConnection:
         await self._socket.send(b"")
 
 
-def command_url(
+def command_request(
     target: Target, run: View, command: Sequence[str], *, rank: int = 0, stdin: bool = False, tty: bool = False
-) -> str:
-    """Return the URL of the WebSocket for a command in a member. Raises InvalidInput for a command that is too long."""
+) -> tuple[str, str]:
+    """Return the URL of the WebSocket for a command in a member, and the message with which it begins: the words of a
+    command that is too long for a URL, else nothing. Raises InvalidInput for words that no program can get."""
+    hint = "send a long script on standard input (kaji exec -i RUN sh < FILE), or copy it: kaji cp FILE RUN:PATH"
+    if (longest := max(len(os.fsencode(word)) for word in command)) > MAX_WORD_BYTES:
+        message = f"a word has {longest:,} bytes, and programs get at most {MAX_WORD_BYTES:,}"
+        raise InvalidInput.one("COMMAND", message, hint=hint)
+    words = [("command", word) for word in command]
+    if (size := len(urlencode(words))) > MAX_COMMAND_BYTES:
+        message = f"takes {size:,} bytes of an address, and {MAX_COMMAND_BYTES:,} fit"
+        raise InvalidInput.one("COMMAND", message, hint=hint)
     flags = [("rank", str(rank))] + [("stdin", "true")] * stdin + [("tty", "true")] * tty
-    url = _url(target, run_path(run, "/exec"), [*(("command", word) for word in command), *flags])
-    size, room = len(url), MAX_HEAD_BYTES - OTHER_HEADERS_BYTES - len(target.token)
-    if size > room:
-        hint = "send a long script on standard input (kaji exec -i RUN sh < FILE), or copy it: kaji cp FILE RUN:PATH"
-        raise InvalidInput.one("COMMAND", f"takes {size:,} bytes of an address, and {room:,} fit", hint=hint)
-    return url
+    path = run_path(run, "/exec")
+    if size <= MAX_QUERY_BYTES:
+        return _url(target, path, [*words, *flags]), ""
+    return _url(target, path, [("wordsInMessage", "true"), *flags]), json.dumps(list(command))
 
 
 def attach_url(
@@ -208,8 +218,8 @@ def attach_url(
 
 
 @asynccontextmanager
-async def running(target: Target, url: str) -> AsyncIterator[CommandStream]:
-    """Run the command of `command_url`, or attach by `attach_url`; the connection closes at the end.
+async def running(target: Target, url: str, first_message: str = "") -> AsyncIterator[CommandStream]:
+    """Run the command of a `command_request`, or attach by `attach_url`; the connection closes at the end.
 
     Raises:
         Unavailable: the server cannot be reached.
@@ -217,6 +227,9 @@ async def running(target: Target, url: str) -> AsyncIterator[CommandStream]:
     """
     socket = await _connect(url, target, COMMAND_PROTOCOL)
     try:
+        if first_message:
+            with contextlib.suppress(ConnectionClosed):  # the stream tells why
+                await socket.send(first_message)
         yield CommandStream(socket)
     except KajitoriError:
         socket.transport.abort()  # a closing handshake would wait for what the server still sends
@@ -239,7 +252,7 @@ def _leave(socket: ClientConnection) -> None:
 async def output_of(target: Target, run: View, command: Sequence[str], rank: int) -> CommandOutput:
     """Run a command in a member and return what it printed; errors as for `running`."""
     found = {Channel.STDOUT: bytearray(), Channel.STDERR: bytearray()}
-    async with running(target, command_url(target, run, command, rank=rank)) as stream:
+    async with running(target, *command_request(target, run, command, rank=rank)) as stream:
         async for channel, data in stream.output():
             found[channel] += data
         assert stream.exit_code is not None
@@ -347,8 +360,11 @@ def _exit_code(payload: bytes) -> int:
     if status.get("status") == "Success":
         return 0
     causes: list[Mapping[str, Any]] = (status.get("details") or {}).get("causes") or []
+    hint = ""
     for cause in causes:
         if cause.get("reason") == "ExitCode":
             with contextlib.suppress(ValueError, KeyError):
                 return int(cause["message"])
-    raise KajitoriError(str(status.get("message") or "the command could not be run"))
+        elif cause.get("reason") == "Hint":
+            hint = str(cause.get("message") or "")
+    raise KajitoriError(str(status.get("message") or "the command could not be run"), hint=hint)

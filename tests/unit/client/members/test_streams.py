@@ -15,16 +15,23 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Event
 
 from kajitori.client.members import streams
-from kajitori.client.members.streams import COMMAND_PROTOCOL, command_url, running
+from kajitori.client.members.streams import COMMAND_PROTOCOL, command_request, running
 from kajitori.client.target import Target
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import InvalidInput, Unavailable
 from kajitori.kube.connection.joined import PING_SECONDS
 
 
-def test_a_command_that_does_not_fit_into_an_address_is_refused_with_the_way_out() -> None:
-    with pytest.raises(InvalidInput, match=r"and 31,\d+ fit") as refused:
-        command_url(Target("http://127.0.0.1:1", TOKEN), view("bert"), ["sh", "-c", "x" * 40_000])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["sh", "-c", "x" * 140_000], "a word has 140,000 bytes, and programs get at most 131,071"),
+        (["rm", *["x" * 90_000] * 12], r"takes 1,080,\d+ bytes of an address, and 1,000,000 fit"),
+    ],
+)
+def test_a_command_that_no_program_can_get_is_refused_with_the_way_out(words: list[str], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said) as refused:
+        command_request(Target("http://127.0.0.1:1", TOKEN), view("bert"), words)
     assert "kaji exec -i RUN sh < FILE" in refused.value.faults[0].hint
 
 
@@ -37,7 +44,7 @@ async def test_a_server_that_vanishes_silently_ends_a_command(monkeypatch: pytes
     async with serve(swallow, "127.0.0.1", 0, subprotocols=[COMMAND_PROTOCOL], ping_interval=None) as served:
         target = Target(f"http://127.0.0.1:{next(iter(served.sockets)).getsockname()[1]}", TOKEN)
         with pytest.raises(Unavailable, match="broke while the command ran: the server was silent for 45 seconds"):
-            async with running(target, command_url(target, view("bert"), ["sleep", "9"])) as stream:
+            async with running(target, *command_request(target, view("bert"), ["sleep", "9"])) as stream:
                 socket = stream._socket
                 assert isinstance(socket, streams.WatchedConnection)
                 monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - streams.SILENCE_SECONDS)
@@ -57,7 +64,7 @@ async def test_a_server_counts_as_silent_only_while_its_bytes_are_read(
 
     async with serve(swallow, "127.0.0.1", 0, subprotocols=[COMMAND_PROTOCOL]) as served:
         target = Target(f"http://127.0.0.1:{next(iter(served.sockets)).getsockname()[1]}", TOKEN)
-        async with running(target, command_url(target, view("bert"), ["true"])) as stream:
+        async with running(target, *command_request(target, view("bert"), ["true"])) as stream:
             socket = stream._socket
             assert isinstance(socket, streams.WatchedConnection)
             if not reads:
@@ -76,7 +83,7 @@ async def test_a_command_that_was_stopped_first_reads_what_arrived_meanwhile(mon
 
     async with serve(swallow, "127.0.0.1", 0, subprotocols=[COMMAND_PROTOCOL]) as served:
         target = Target(f"http://127.0.0.1:{next(iter(served.sockets)).getsockname()[1]}", TOKEN)
-        async with running(target, command_url(target, view("bert"), ["true"])) as stream:
+        async with running(target, *command_request(target, view("bert"), ["true"])) as stream:
             socket = stream._socket
             assert isinstance(socket, streams.WatchedConnection)
             monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - 2 * streams.SILENCE_SECONDS)
@@ -112,7 +119,7 @@ async def test_an_idle_command_pings_the_server(monkeypatch: pytest.MonkeyPatch)
     options: Any = {"create_connection": Counting, "ping_interval": None, "subprotocols": [COMMAND_PROTOCOL]}
     async with serve(answer, "127.0.0.1", 0, **options) as served:
         target = Target(f"http://127.0.0.1:{next(iter(served.sockets)).getsockname()[1]}", TOKEN)
-        async with running(target, command_url(target, view("bert"), ["train"])) as stream:
+        async with running(target, *command_request(target, view("bert"), ["train"])) as stream:
             assert [piece async for piece in stream.output()] == []
     assert stream.exit_code == 0
 
@@ -158,7 +165,7 @@ async def test_streams_take_the_proxy_that_requests_take(variable: str, monkeypa
         async with await asyncio.start_server(proxy.take, "127.0.0.1", 0) as listening:
             monkeypatch.setenv(variable, f"http://ada:secret@127.0.0.1:{listening.sockets[0].getsockname()[1]}")
             target = Target("http://kaji.example.org:8600", TOKEN)
-            async with running(target, command_url(target, view("bert"), ["true"])) as stream:
+            async with running(target, *command_request(target, view("bert"), ["true"])) as stream:
                 assert [piece async for piece in stream.output()] == []
     assert stream.exit_code == 0
     (asked,) = proxy.asked
@@ -191,7 +198,7 @@ async def test_streams_take_a_proxy_that_is_spoken_to_by_tls(
             monkeypatch.setenv("ALL_PROXY", f"https://{address}")
             target = Target(f"{server_scheme}://localhost:{port}", TOKEN, ca=of_server.ca)
             monkeypatch.setattr(Target, "is_local", False)  # the certificate's names are of this machine alone
-            async with running(target, command_url(target, view("bert"), ["true"])) as stream:
+            async with running(target, *command_request(target, view("bert"), ["true"])) as stream:
                 assert [piece async for piece in stream.output()] == []
     assert stream.exit_code == 0
     assert proxy.asked[0].startswith(b"CONNECT localhost:%d HTTP/1.1\r\n" % port)
@@ -202,5 +209,5 @@ async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("http_proxy", url)
         target = Target("http://kaji.example.org:8600", TOKEN)
         with pytest.raises(Unavailable, match="can't be reached"):
-            async with running(target, command_url(target, view("bert"), ["true"])):
+            async with running(target, *command_request(target, view("bert"), ["true"])):
                 pass

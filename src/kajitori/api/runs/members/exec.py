@@ -7,16 +7,18 @@ token.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from fastapi import APIRouter, WebSocket
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
+from starlette.websockets import WebSocketState
 
 from kajitori.api.answers.paging import Parameters
-from kajitori.api.answers.problems import problem_of
+from kajitori.api.answers.problems import parameter_faults, problem_of
 from kajitori.api.context import Api
 from kajitori.api.lookup import find_run
 from kajitori.api.rights import User
@@ -34,18 +36,28 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.naming import names
 from kajitori.core.spec.reading.stored import read_stored
-from kajitori.errors import KajitoriError, WrongState
+from kajitori.errors import InvalidInput, KajitoriError, WrongState
 from kajitori.kube.resources import PODS
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream
 
 router = APIRouter()
 
 MAX_TERMINAL_SIZE = 65_535
+MAX_WORDS = 32_768
+WORDS_SECONDS = 15.0
+"""Time within which the message with the words of a command arrives."""
+
+Word: TypeAlias = Annotated[str, Field(max_length=131_071)]
+"""A word that Linux passes on to a program (MAX_ARG_STRLEN)."""
+_WORDS = TypeAdapter(Annotated[list[Word], Field(min_length=1, max_length=MAX_WORDS)])
 
 
 class ExecParameters(Parameters):
-    command: list[Annotated[str, Field(max_length=65_536)]] = Field(min_length=1, max_length=1024)
+    command: list[Word] = Field(default=[], max_length=MAX_WORDS)
     """The program and its arguments; repeat the parameter for each."""
+    words_in_message: bool = Field(default=False, alias="wordsInMessage")
+    """The program and its arguments are no parameters, but the first message, in text: a list in JSON. This is for
+    commands that proxies would refuse in an address."""
     rank: int = Field(default=0, ge=0, le=99_999)
     """The rank of the member."""
     stdin: bool = False
@@ -64,11 +76,13 @@ async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
 
     async def serve(api: Api, user: User) -> None:
         query = parameters(socket, ExecParameters, repeated=["command"])
+        if bool(query.command) == query.words_in_message:
+            raise InvalidInput.one("command", "must name a program, here or in the first message (wordsInMessage)")
         check_protocol(socket, EXEC_PROTOCOL)
         try:
             run, program = await start(api, user, query)
         except KajitoriError as error:
-            if not query.explain:
+            if not (query.explain or _is_accepted(socket)):
                 raise
             await _refuse(socket, error)
             return
@@ -80,7 +94,8 @@ async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
         run = await find_run(api, user, namespace, name)
         pod = await running_pod(api, user, run, query.rank)
         await user.may("create", namespace, resource=PODS, subresource="exec")  # a recorded right is checked again
-        return run, await _open(user, pod, query)
+        words = await _words_in_message(socket) if query.words_in_message else query.command
+        return run, await _open(user, pod, query, words)
 
     await serve_member_stream(socket, serve)
 
@@ -201,7 +216,8 @@ async def _serve_program(
     notices: TerminalNotices | None,
 ) -> None:
     """Serve a program until it ends or the caller leaves. `notices` are those of its terminal, if it has one."""
-    await socket.accept(subprotocol=EXEC_PROTOCOL)
+    if not _is_accepted(socket):
+        await socket.accept(subprotocol=EXEC_PROTOCOL)
     _note(api, socket, user, run, action)
     with while_allowed(api, socket, user) as revoked:
         async with notices.shown() if notices is not None else nullcontext():
@@ -213,18 +229,38 @@ def _note(api: Api, socket: WebSocket, user: User, run: RunObject, action: str) 
     api.audit.note(socket.scope, user.name, action, namespace=meta.namespace, object=f"run {meta.name}")
 
 
-async def _refuse(socket: WebSocket, error: KajitoriError) -> None:
+def _is_accepted(socket: WebSocket) -> bool:
+    return socket.application_state is WebSocketState.CONNECTED
+
+
+async def _words_in_message(socket: WebSocket) -> list[str]:
+    """Accept the WebSocket, and return the words of the command that its first message has. Raises InvalidInput."""
     await socket.accept(subprotocol=EXEC_PROTOCOL)
+    try:
+        async with asyncio.timeout(WORDS_SECONDS):
+            return _WORDS.validate_json(await socket.receive_text())
+    except TimeoutError:
+        raise InvalidInput.one("command", f"no words arrived within {WORDS_SECONDS:g} s") from None
+    except KeyError:
+        raise InvalidInput.one("command", "the first message must be text", hint="send a list in JSON") from None
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("message", "command", *fault["loc"])} for fault in error.errors(include_url=False)]
+        raise InvalidInput(parameter_faults(faults, ())) from None
+
+
+async def _refuse(socket: WebSocket, error: KajitoriError) -> None:
+    if not _is_accepted(socket):
+        await socket.accept(subprotocol=EXEC_PROTOCOL)
     await socket.send_bytes(bytes((Channel.ERROR,)) + msgspec.json.encode(refusal_status(error)))
     await socket.close()
 
 
-async def _open(user: User, pod: Pod, query: ExecParameters) -> ExecStream:
+async def _open(user: User, pod: Pod, query: ExecParameters, words: list[str]) -> ExecStream:
     meta = pod.metadata
     return await user.client.open_exec(
         meta.namespace,
         meta.name,
-        command=query.command,
+        command=words,
         container=names.MEMBER_CONTAINER,
         stdin=query.stdin,
         tty=query.tty,

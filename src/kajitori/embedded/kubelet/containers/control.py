@@ -17,6 +17,8 @@ from kajitori.errors import KajitoriError, Unavailable
 
 ANSWER_SECONDS = 10.0
 """Longest wait for the answer to an attach. A shim that has not answered by then does not know the order."""
+MAX_ORDER_BYTES = 200_000
+"""Largest order that a shim gets: Linux takes no larger message by default (net.core.wmem_default)."""
 _ENDED = "the container has ended"
 
 
@@ -97,6 +99,9 @@ async def execute(directory: Path, argv: Sequence[str], stdio: Sequence[int], *,
     connection = await connect(directory)
     with _closed_on_failure(connection):
         message = json.dumps({"do": "exec", "argv": list(argv), "tty": tty}).encode()
+        if len(message) > MAX_ORDER_BYTES:
+            words = f"the command has {len(message):,} bytes, and the kubelet of processes takes {MAX_ORDER_BYTES:,}"
+            raise CommandNotStarted(words, 126)
         socket.send_fds(connection, [message], list(stdio))
         answer = json.loads(await asyncio.get_running_loop().sock_recv(connection, MESSAGE_BYTES) or b"{}")
         if "pid" not in answer:

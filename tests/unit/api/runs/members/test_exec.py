@@ -17,7 +17,7 @@ from websockets.typing import Subprotocol
 
 from kajitori.api.runs.members import streams, terminal_notices
 from kajitori.api.serving.server import ApiServer
-from kajitori.client.members.streams import attach_url, running
+from kajitori.client.members.streams import Channel, attach_url, command_request, running
 from kajitori.client.target import Target
 
 PROTOCOL = Subprotocol("v5.channel.k8s.io")
@@ -64,11 +64,31 @@ async def test_all_channels_pass_through(world: World) -> None:
             assert socket.close_code == 1000
 
 
-async def test_a_command_may_have_as_many_words_as_fit_into_a_header(world: World) -> None:
-    """Beyond 8 KiB nothing was answered, and `kaji exec` said after 15 s that the server can't be reached."""
+async def test_a_command_may_be_longer_than_an_address(world: World) -> None:
+    """Its words are the first message then: proxies refuse long addresses, and this server one of more than 32 KiB."""
     await put_member(world)
-    async with ApiServer(world.app) as server, dial(server, "command=echo&command=" + "x" * 30_000) as socket:
-        assert await socket.recv() == b"\x01echo " + b"x" * 30_000
+    async with ApiServer(world.app) as server:
+        async with dial(server, "command=echo&command=" + "x" * 30_000) as socket:
+            assert await socket.recv() == b"\x01echo " + b"x" * 30_000
+        words = ["echo", *["é" * 20_000] * 5]
+        target = Target(server.url, "ada")
+        url, message = command_request(target, {"namespace": "team", "name": "bert"}, words)
+        assert len(url) < 200
+        async with running(target, url, message) as stream:
+            assert await anext(stream.output()) == (Channel.STDOUT, " ".join(words).encode())
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [("[]", "command: list should have at least 1 item"), ('["a", 3]', "command[1]: input should be a valid string")],
+)
+async def test_a_first_message_without_words_is_refused(world: World, message: str, said: str) -> None:
+    await put_member(world)
+    async with ApiServer(world.app) as server, dial(server, "wordsInMessage=true") as socket:
+        await socket.send(message)
+        refusal = await socket.recv()
+        assert isinstance(refusal, bytes)
+        assert said in json.loads(refusal.removeprefix(b"\x03"))["message"]
 
 
 async def test_attach_uses_the_terminal_of_the_run(world: World) -> None:

@@ -196,6 +196,10 @@ async def test_exec_runs_beside_the_program(bench: Bench) -> None:
     with pytest.raises(CommandNotStarted) as raised:
         await container.execute(["no-such-program-here"], (null, null, null))
     assert raised.value.program_exit_code == 127
+    with pytest.raises(
+        CommandNotStarted, match=r"the command has 400,\d+ bytes, and the kubelet of processes takes 200,000"
+    ):
+        await container.execute(["echo", *["x" * 100_000] * 4], (null, null, null))
     os.close(read)
     os.close(null)
 
