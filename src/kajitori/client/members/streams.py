@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -48,6 +49,11 @@ MAX_WORD_BYTES = 131_071
 _OPEN_SECONDS = 15.0
 SILENCE_SECONDS = 45.0
 """Silence after which the server is gone. It pings every PING_SECONDS, also while the program does not read."""
+
+
+# asyncio warns of each write to a connection that was reset, for example of the answers to the pings that came while a
+# laptop slept. Whoever uses the connection gets an error.
+logging.getLogger("asyncio").addFilter(lambda record: record.msg != "socket.send() raised exception.")
 
 
 class Channel(IntEnum):

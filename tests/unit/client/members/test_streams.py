@@ -35,6 +35,21 @@ def test_a_command_that_no_program_can_get_is_refused_with_the_way_out(words: li
     assert "kaji exec -i RUN sh < FILE" in refused.value.faults[0].hint
 
 
+async def test_writes_to_a_connection_that_was_reset_are_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    """Answers to the pings that had come while a laptop slept filled the terminal of `kaji attach` when it woke up."""
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        assert await reader.read() == b""
+        writer.transport.abort()
+        for _ in range(20):
+            writer.write(b"pong")
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
 async def test_a_server_that_vanishes_silently_ends_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the connection and what is sent, and answers nothing: not even pings."""
 
