@@ -56,6 +56,7 @@ from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.leadership import LeaderState
 from kajitori.core.logs.line_index import RecentIndexes
 from kajitori.core.protection.token_bucket import Allowances
+from kajitori.core.spec.parts import HealthCheck
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES, Resource
@@ -194,6 +195,8 @@ class RunParts:
     """Last figures of runs that do not run now."""
     attachments: Attachments = field(default_factory=Attachments)
     """Connections to the programs of runs."""
+    health_of_image: Callable[[str], Awaitable[HealthCheck | None]] | None = None
+    """Returns the health check of an image; None: nobody here knows images."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -245,8 +245,7 @@ async def _serve(
         closing.push_async_callback(_cancel_task, working)
         await _wait_for(mirror.wait_synced(), working)
         node = OwnNode(mirror, kubelet) if kubelet is not None else None
-        awaited = node.awaited if node is not None else lambda: ""
-        web = await _web_api(client, mirror, policy, options, serving, user_client, blobs, history, own, awaited)
+        web = await _web_api(client, mirror, policy, options, serving, user_client, blobs, history, own, node)
         web.registry.register(metrics.registry)  # /metrics of the Web API also has the controller's metrics
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
@@ -325,7 +324,7 @@ async def _web_api(
     blobs: Blobs,
     history: History | None,
     leader: OwnController | None,
-    awaited: Callable[[], str],
+    node: OwnNode | None,
 ) -> WebApi:
     """Start the Web API on the port of the options, else on the data folder's last port if it is free, else on any."""
     named, own = options.networks, options.data / "networks.yaml"
@@ -345,7 +344,8 @@ async def _web_api(
                 blobs=blobs,
                 history=history,
                 leader=leader,
-                awaited=awaited,
+                awaited=node.awaited if node is not None else lambda: "",
+                health_of_image=node.health_of_image if node is not None and node.has_images else None,
                 install_command="stop kaji up and start it again",
                 sign_in=_sign_in(options, _authentication_of(options)),
                 browser_access=_browser_access(options),

@@ -290,7 +290,7 @@ class _Builder:
             self.spec.put_number("restarts", count, "--restart")
 
     def _write_health(self) -> None:
-        """Write the health check, or remove that of the file or template."""
+        """Write the health check, or leave out that of the file, the template or the image."""
         words = self.words
         options = {
             "command": ("--health-cmd", words.health_cmd),
@@ -302,7 +302,7 @@ class _Builder:
         }
         given = {field: value for field, (_, value) in options.items() if value is not None}
         if words.no_healthcheck:
-            self.spec.document.pop("health", None)
+            self.spec.document["health"] = None  # not that of the image either
             if given:
                 excluded = ", ".join(options[field][0] for field in given)
                 self.spec.complain("--no-healthcheck", f"excludes {excluded}", hint=_LEAVE_ONE_OUT)

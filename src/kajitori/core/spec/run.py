@@ -208,7 +208,8 @@ class RunSpec(Document):
     files: FilesUse | None = None
     checkpoint: Checkpoint | None = None
     health: HealthCheck | None = None
-    """Check of the members' health. Left out: members have no health; the HEALTHCHECK of an image is not read."""
+    """Check of the members' health. Left out: that of the image (HEALTHCHECK) on `kaji up`, if its container engine has
+    the image already; else members have no health. null: none."""
     restarts: int | None = Field(default=None, ge=0, le=MAX_RESTARTS)
     """How often the gang, or each member of a sweep, is restarted after its program failed. Left out: the policy's
     default, which depends on whether the run has a checkpoint. Restarts after node loss, eviction or preemption do not

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kajitori.core.kubernetes import texts
+from kajitori.core.spec.image_health import HEALTH_TIMES, NANOSECONDS, command_of, whole_seconds
 from kajitori.core.spec.run import MAX_RESTARTS, after_of
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, NETWORK, Container
 from kajitori.docker.translation.options import answer_others, kept_config, kept_host_config, refuse, warn
@@ -22,13 +23,6 @@ container that was created and not started counts as ended."""
 
 LABEL_PREFIX = "kaji."
 
-HEALTH_TIMES = {
-    "Interval": "interval",
-    "Timeout": "timeout",
-    "StartPeriod": "startPeriod",
-    "StartInterval": "startInterval",
-}
-"""Times of a health check in Docker's API, and their fields in the spec's `health`."""
 _LETTERS = re.compile("(?=[A-Z])")
 
 ALWAYS = ("always", "unless-stopped")
@@ -127,6 +121,7 @@ def renamed(container: Container, name: str) -> Creation:
         raise InvalidInput(made.faults)
     made.notes = {**container.notes, "Name": name, "Id": container.id}
     made.spec.pop("networks", None)
+    made.spec.setdefault("health", None)  # what the image has was read at the first creation
     put_networks(made, container.networks)
     return made
 
@@ -339,7 +334,7 @@ def _health(made: Creation, check: Mapping[str, Any]) -> None:
     elif kind.startswith("CMD") and not any(words):
         made.complain("--health-cmd", "the test has no command", "name one, such as --health-cmd 'test -e /ready'")
     elif not kind and any(check.get(name) for name in (*HEALTH_TIMES, "Retries")):
-        text = "the image's own check is not known before it runs, so nothing is checked; name one: --health-cmd"
+        text = "not read without a command of your own (--health-cmd): the image's check has its own times"
         made.warnings.append(f"--health-interval: {text}")
     health: dict[str, Any] = {}
     for name, field in HEALTH_TIMES.items():
@@ -347,17 +342,17 @@ def _health(made: Creation, check: Mapping[str, Any]) -> None:
         if nanoseconds and nanoseconds < 10**6:
             made.complain(option, f"{name} in Healthcheck cannot be less than 1ms", value=f"{nanoseconds}ns")
         elif nanoseconds:
-            health[field] = f"{-(-nanoseconds // 10**9)}s"
-            if nanoseconds % 10**9 and kind.startswith("CMD"):
+            health[field] = whole_seconds(nanoseconds)
+            if nanoseconds % NANOSECONDS and kind.startswith("CMD"):
                 made.warnings.append(f"{option} {nanoseconds / 1e9:g}s: kubelets know whole seconds: {health[field]}")
     if int(check.get("Retries") or 0) < 0:
         made.complain("--health-retries", "Retries in Healthcheck cannot be negative", value=check["Retries"])
     elif check.get("Retries"):
         health["retries"] = int(check["Retries"])
     if kind.startswith("CMD"):
-        is_text = kind == "CMD-SHELL" and len(words) == 1
-        shell = ["/bin/sh", "-c"] if kind == "CMD-SHELL" else []
-        made.spec["health"] = {"command": words[0] if is_text else [*shell, *words], **health}
+        made.spec["health"] = {"command": command_of(kind, words), **health}
+    elif kind == "NONE":
+        made.spec["health"] = None  # not that of the image
 
 
 def _network(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any], networking: Mapping[str, Any]) -> None:

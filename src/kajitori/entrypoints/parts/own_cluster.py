@@ -9,11 +9,16 @@ from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.core.kubernetes.texts import http_url
 from kajitori.core.leadership import LeaderState
+from kajitori.core.spec.image_health import health_of_image
+from kajitori.core.spec.parts import HealthCheck
+from kajitori.embedded.kubelet.engine.client import EngineClient
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.entrypoints.process import Part
-from kajitori.errors import Unavailable
+from kajitori.errors import KajitoriError, Unavailable
 from kajitori.kube.clock import steady_seconds
 
+IMAGE_PATIENCE_SECONDS = 5.0
+"""Longest time for which a submission waits for the engine's description of its image."""
 NODE_PATIENCE_SECONDS = 10.0
 ADDRESSES_PATIENCE_SECONDS = 30.0
 """Longest time to wait for the addresses of Pods, without which no run could start."""
@@ -64,6 +69,17 @@ class OwnNode:
     def has_images(self) -> bool:
         """Whether a container engine runs the Pods of this machine."""
         return self._kubelet.engine is not None
+
+    async def health_of_image(self, image: str) -> HealthCheck | None:
+        """Return the health check of an image that the engine has; None if there is none, or no answer in time."""
+        engine = self._kubelet.engine
+        if engine is None:
+            return None
+        try:
+            async with asyncio.timeout(IMAGE_PATIENCE_SECONDS):
+                return health_of_image(await EngineClient(engine.socket, engine.api).image_health(image))
+        except (KajitoriError, TimeoutError):
+            return None
 
     @property
     def has_own_addresses(self) -> bool:

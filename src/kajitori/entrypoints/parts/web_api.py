@@ -69,6 +69,7 @@ from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.naming import names
 from kajitori.core.protection.token_bucket import Allowances
+from kajitori.core.spec.parts import HealthCheck
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
@@ -124,6 +125,8 @@ class ApiDependencies:
     now: Callable[[], datetime] | None = None
     """By default the API server's time."""
     clock: Callable[[], float] = time.monotonic
+    health_of_image: Callable[[str], Awaitable[HealthCheck | None]] | None = None
+    """Returns the health check that an image brings; None: no container engine is at hand."""
     awaited: Callable[[], str] = lambda: ""
     """Returns what this server still waits for before it is ready; empty once it is."""
     install_command: str = "kaji controller --kubeconfig FILE, with the kubeconfig of an administrator"
@@ -166,6 +169,7 @@ def web_api(deps: ApiDependencies) -> Api:
             hub=hub,
             events=EventFeeds(client),
             idle=IdleRuns(mirror),
+            health_of_image=deps.health_of_image,
         ),
         stores=StoreParts(
             logs=deps.kept_logs, code=deps.code, history=deps.history, history_lag=HistoryLag(deps.history, now)

@@ -105,7 +105,7 @@ class Submission:
 async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:
     """201 with the run. If the request is invalid or the policy forbids it, the answer lists every reason, and nothing
     is created."""
-    submission = await with_runs_to_wait_for(api, user, read_submission(await json_body(request), api.namespace))
+    submission = await completed(api, user, read_submission(await json_body(request), api.namespace))
     note_subject(request.state, submission.namespace, submission.name, is_dry_run=bool(query.dry_run))
     decision = await decide_or_refuse(api, user, submission)
     if query.dry_run:
@@ -150,9 +150,18 @@ def read_submission(document: Any, default_namespace: str) -> Submission:
     )
 
 
-async def with_runs_to_wait_for(api: Api, user: User, submission: Submission) -> Submission:
-    """Return the submission with the whole names of the runs in `after`, and with the faults of these."""
+async def completed(api: Api, user: User, submission: Submission) -> Submission:
+    """Return the submission with the whole names of the runs in `after`, with the faults of these, and with the health
+    check of its image unless the request has one or null."""
     draft, faults = await with_found_runs(api, user, submission.draft, submission.namespace, submission.name)
+    spec, lookup = draft.spec, api.runs.health_of_image
+    # A notebook's program is Kajitori's own: the check of its image asks for another address.
+    if spec is None or lookup is None or spec.type == "notebook" or "health" in spec.model_fields_set:
+        health = None
+    else:
+        health = await lookup(spec.image)
+    if spec is not None and health is not None:
+        draft = replace(draft, spec=spec.model_copy(update={"health": health}))
     return replace(submission, draft=draft, faults=(*submission.faults, *faults))
 
 

@@ -12,10 +12,10 @@ from kajitori.api.queue import waiting
 from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.runs.submit.submission import (
     RunRequest,
+    completed,
     decide_or_refuse,
     read_submission,
     run_document,
-    with_runs_to_wait_for,
 )
 from kajitori.api.views.queue import WhatIf
 from kajitori.core.formats import node_lists
@@ -36,7 +36,7 @@ async def what_if(api: Shared, user: Caller, request: Request) -> Response:
     """Whether a run would start now, and where; otherwise what it would wait for. An invalid or
     refused run gets the same answer as on submission. A request with a waiting run's name is for that run's place in
     the queue."""
-    submission = await with_runs_to_wait_for(api, user, read_submission(await json_body(request), api.namespace))
+    submission = await completed(api, user, read_submission(await json_body(request), api.namespace))
     await user.require("create", submission.namespace)
     require_definition(api)
     decision = await decide_or_refuse(api, user, submission)

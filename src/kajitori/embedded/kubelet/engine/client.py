@@ -23,6 +23,8 @@ SILENCE_SECONDS = 600.0
 """Longest pause between two messages about a pull."""
 NO_DETACH_KEYS = ",".join(["ctrl-^"] * 4)
 """Detach keys that are never typed, so that the engine does not remove Ctrl-P Ctrl-Q from the input."""
+LIBPOD = "/v4.0.0/libpod"
+"""Beginning of the paths of Podman's own API. Podman 5 serves version 4, too."""
 OLDEST_API = (1, 40)
 """Version of the API with Docker 19.03. Older ones take no request for GPUs."""
 NEWEST_API = (1, 44)
@@ -81,6 +83,20 @@ class EngineClient:
         """Return the engine's description of an image that it has. Raises NotFound."""
         found: Object = await self._request_json("GET", f"/images/{quote(reference, safe='/:@')}/json")
         return found
+
+    async def image_health(self, reference: str) -> Object:
+        """Return the `Healthcheck` of an image that the engine has; empty if it brings none. Raises NotFound.
+
+        Podman 4 tells it by its own API only.
+        """
+        found = (await self.image(reference)).get("Config") or {}
+        if found.get("Healthcheck"):
+            return dict(found["Healthcheck"])
+        with contextlib.suppress(NotFound, EngineError):  # Docker has no such path
+            path = f"{LIBPOD}/images/{quote(reference, safe='/:@')}/json"
+            found = await EngineClient(self.socket)._request_json("GET", path)
+            return dict(found.get("Healthcheck") or {})
+        return {}
 
     async def images(self) -> list[Object]:
         """Return all images that the engine has."""

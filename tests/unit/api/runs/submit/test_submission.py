@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -13,6 +14,7 @@ from tests.unit.api.fake_kubernetes import run
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.parts import HealthCheck
 from kajitori.core.spec.run import after_of
 
 
@@ -129,6 +131,30 @@ async def test_a_caller_who_may_not_create_runs_does_not_learn_taken_names(world
     world.kubernetes.denied.add(("ada", "create", "runs", "team"))
     response = await submit(world, {"name": "bert", "spec": {"image": "bert:3", "privileged": True}})
     assert [fault["field"] for fault in response.json()["faults"]] == ["spec.privileged"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "stored"),
+    [
+        ({}, {"command": "pg_isready"}),
+        ({"health": {"command": "mine"}}, {"command": "mine"}),
+        ({"health": None}, None),
+        ({"type": "notebook"}, None),
+    ],
+)
+async def test_a_run_has_the_health_check_of_its_image_unless_it_says_otherwise(
+    world: World, spec: dict[str, Any], stored: dict[str, Any] | None
+) -> None:
+    """An image's HEALTHCHECK was not read. null is `--no-healthcheck`; the program of a notebook is Kajitori's own."""
+
+    async def look_up(image: str) -> HealthCheck:
+        assert image == "postgres:17"
+        return HealthCheck(command="pg_isready")
+
+    world.app.state.kajitori = replace(world.api, runs=replace(world.api.runs, health_of_image=look_up))
+    response = await submit(world, {"name": "db", "spec": {"image": "postgres:17", **spec}})
+    assert response.status_code == 201, response.text
+    assert world.kubernetes.get("runs", "db")["spec"].get("health") == stored
 
 
 async def test_a_run_can_wait_for_others_by_the_beginning_of_their_names(world: World) -> None:

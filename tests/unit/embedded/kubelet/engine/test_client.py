@@ -73,3 +73,14 @@ async def test_an_engine_that_is_too_old_is_refused_with_the_version_that_is_nee
     async with answering({"Version": "18.09.1", "ApiVersion": "1.39", "MinAPIVersion": "1.12"}) as (client, _):
         with pytest.raises(Unavailable, match=r"docker 18\.09\.1 .* too old: .* 1\.39 .* 1\.40 is needed"):
             await client.version()
+
+
+async def test_the_health_check_of_an_image_is_told_by_podmans_own_api_too() -> None:
+    """Podman 4.3 leaves it out of its answer in Docker's format."""
+    check = {"Test": ["CMD-SHELL", "test -e /ready"], "Retries": 2}
+    async with answering({"Config": {"Healthcheck": check}}) as (client, asked):
+        assert await client.image_health("a:1") == check and asked == ["/images/a:1/json"]
+    async with answering({"Config": {}, "Healthcheck": check}) as (client, asked):
+        assert await client.image_health("a:1") == check and asked[1:] == ["/v4.0.0/libpod/images/a:1/json"]
+    async with answering({"Config": None}) as (client, _):
+        assert await client.image_health("a:1") == {}

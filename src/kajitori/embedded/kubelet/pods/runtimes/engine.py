@@ -205,6 +205,7 @@ def container_body(prepared: Prepared, labels: Mapping[str, str], oom_score: int
         "AttachStdin": stdin,
         "AttachStdout": True,
         "AttachStderr": True,
+        "Healthcheck": {"Test": ["NONE"]},  # probes are the kubelet's, as on other nodes
         "HostConfig": host,
     }
     if spec.get("command"):

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-CREATE = "/v4.0.0/libpod/containers/create"
-"""Path that creates a container. Podman 5 serves the API of version 4, too."""
+from kajitori.embedded.kubelet.engine.client import LIBPOD
+
+CREATE = f"{LIBPOD}/containers/create"
+"""Path that creates a container."""
 _NAMESPACES = {"PidMode": "pidns", "IpcMode": "ipcns"}
 _SAME = {
     "Image": "image",
@@ -19,6 +21,7 @@ _SAME = {
     "WorkingDir": "work_dir",
     "Hostname": "hostname",
     "User": "user",
+    "Healthcheck": "healthconfig",
 }
 _SAME_OF_HOST = {
     "CapAdd": "cap_add",

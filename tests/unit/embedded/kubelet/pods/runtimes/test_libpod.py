@@ -39,6 +39,7 @@ def test_every_field_has_its_word(tmp_path: Path) -> None:
         "user": "7",
         "groups": ["9"],
         "hostname": "p",
+        "healthconfig": {"Test": ["NONE"]},
         "netns": {"nsmode": "path", "value": "/run/netns/x"},
         "ipcns": {"nsmode": "host"},
         "mounts": [
