@@ -50,11 +50,15 @@ class Patience:
         """Whether the last attempt failed."""
         return self._backoff.failures > 0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the server has been away for too long."""
+        return self.has_failed and time.monotonic() - self._since > GIVE_UP_SECONDS
+
     async def failed(self, error: Unavailable) -> None:
         """Wait before the next attempt. Raises `error` if the server was away for too long."""
-        now = time.monotonic()
-        self._since = self._since if self.has_failed else now
-        if now - self._since > GIVE_UP_SECONDS:
+        self._since = self._since if self.has_failed else time.monotonic()
+        if self.is_over:
             raise error
         await asyncio.sleep(self._backoff.next_seconds())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -309,6 +310,67 @@ async def test_an_attached_client_gets_the_exit_code_of_the_last_restart() -> No
     engine = Engine(SlowServer([running.view, failed.view, ENDED.view]))
     with engine.reading(running):
         assert await engine.exited(running, "next-exit") == 3
+
+
+class Session:
+    """A connection to a program: some output, and then its end or a break."""
+
+    def __init__(self, session: str, *output: bytes, breaks: bool = False) -> None:
+        self.session, self._output, self._breaks = session, output, breaks
+
+    async def output(self) -> AsyncGenerator[tuple[int, bytes]]:
+        for data in self._output:
+            yield STDOUT, data
+            await asyncio.sleep(0.01)
+        if self._breaks:
+            raise Unavailable("the connection broke")
+
+
+@pytest.mark.parametrize(
+    ("second", "log", "rest"),
+    [
+        (Session("a", b"two\r\n$ "), [b"one\r\n"], b"two\r\n$ "),
+        (Session("b", b"$ "), [b"one\r\n", b"one\r\nhalf of two\r\n$ "], b"two\r\n$ "),
+        (
+            Session("b", b"$ "),
+            [b"one\r\n", b"99\r\n$ "],
+            b"kaji: what it printed meanwhile is not shown here; all of it: ",
+        ),
+    ],
+    ids=["the server keeps it", "another server", "its log was cut off"],
+)
+async def test_a_terminal_goes_on_where_its_connection_broke(
+    monkeypatch: pytest.MonkeyPatch, second: Session, log: list[bytes], rest: bytes
+) -> None:
+    """`docker run -it` ended with the connection to the server."""
+    running = container("Running", notes={"Config": {"Tty": True}})
+    first = Session("a", b"one\r\n", b"half of ", breaks=True)
+    sessions, urls, printed = [first, second], list[str](), list[bytes]()
+
+    class Server(Platform):
+        async def refreshed(self, _: Container) -> Container:
+            return running
+
+        async def changes(self, _: Container) -> AsyncGenerator[Container]:
+            yield running
+
+        async def chunks(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[bytes]:
+            yield log.pop(0)
+
+    @asynccontextmanager
+    async def connected(_: Target, url: str) -> AsyncIterator[Session]:
+        urls.append(url)
+        yield sessions.pop(0)
+
+    async def write(_: int, data: bytes) -> None:
+        printed.append(data)
+
+    monkeypatch.setattr(attaching, "running", connected)
+    monkeypatch.setattr(attaching, "PROMPT_SECONDS", 0)
+    engine = Engine(Server(Target("http://127.0.0.1:1")))
+    await attaching._at_terminal(engine, running, cast(Hijacked, SimpleNamespace(write=write)), None)
+    assert b"".join(printed).startswith(b"one\r\nhalf of " + rest)
+    assert "session" not in urls[0] and "session=a&position=13" in urls[1]
 
 
 RESTARTING = container("Running", spec={"resumes": 2})

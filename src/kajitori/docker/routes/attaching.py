@@ -18,10 +18,10 @@ from kajitori.docker.engine import Engine, Terminal, engine_of
 from kajitori.docker.execution import pass_through
 from kajitori.docker.hijack import STDERR, STDOUT, Hijacked, answered, hijacked, size_of, until_either
 from kajitori.docker.output import QUEUED_AFTER_SECONDS, LogQuery, flag, follow_start, phase_words, read_output
-from kajitori.docker.platform import run_path
+from kajitori.docker.platform import Patience, run_path
 from kajitori.docker.routes.containers import container_of
 from kajitori.docker.translation.container import Container
-from kajitori.errors import KajitoriError
+from kajitori.errors import KajitoriError, Unavailable
 
 INTERRUPT = b"\x03"
 """Ctrl-C at a terminal."""
@@ -29,6 +29,8 @@ TYPED_AHEAD = 64
 """Pieces of input that are kept for a program that does not run yet."""
 OUTPUT_SECONDS = 2.0
 """Time that an attached client has to read the rest of the output of a container that is restarted."""
+SEARCHED_LINES = 100_000
+"""Number of lines at the end of a log that are searched for what a terminal has shown."""
 PROMPT_SECONDS = 0.3
 """Time after which a terminal's log has the beginning of a line, such as a prompt."""
 
@@ -184,58 +186,123 @@ async def _at_terminal(engine: Engine, container: Container, client: Hijacked, t
         await _write(client, read_output(engine.platform, ended, LogQuery((STDOUT,), newest_start=True)))
         return
     container = await engine.platform.refreshed(container)
-    target = await engine.platform.signed_in()
-    url = attach_url(target, container.view, rank=container.rank, stdin=typed is not None)
-    shown = _AfterLog(client)
-    try:
-        async with running(target, url) as stream:
-            terminal.stream = stream
+    shown, patience = _AfterLog(client), Patience()
+    while True:
+        try:
+            await _converse(engine, container, terminal, shown, typed, patience)
+            return
+        except Unavailable as error:  # the connection broke, or the server is away
+            try:
+                await patience.failed(error)
+                latest = await engine.platform.refreshed(container)
+            except Unavailable:
+                if not patience.is_over:
+                    continue
+                await client.write(STDERR, f"kaji: {error.message}\r\n".encode())
+                return
+            except KajitoriError:
+                return  # it was removed meanwhile
+            if latest.is_active and latest.attempts == container.attempts:
+                continue
+        except KajitoriError:  # the program has ended meanwhile
+            pass
+        await shown.read_log(engine, container)
+        return
+
+
+async def _converse(
+    engine: Engine,
+    container: Container,
+    terminal: Terminal,
+    shown: _AfterLog,
+    typed: _Typed | None,
+    patience: Patience,
+) -> None:
+    """Connect the client with the program until it ends: with the earlier session at the server, if it has that still.
+
+    Raises Unavailable if the connection breaks, and KajitoriError if there is no program to connect with.
+    """
+    target, session = await engine.platform.signed_in(), shown.session
+    has_input = typed is not None
+    url = attach_url(
+        target, container.view, rank=container.rank, stdin=has_input, session=session, position=shown.position
+    )
+    async with running(target, url) as stream:
+        patience.worked()
+        terminal.stream = stream
+        try:
             if terminal.size is not None:
                 await terminal.resize(*terminal.size)
-            reading = asyncio.create_task(shown.read_log(engine, container))
+            reading = None
+            if not session or stream.session != session:
+                shown.begin(stream.session)
+                reading = asyncio.create_task(shown.read_log(engine, container))
             try:
                 await pass_through(stream, shown.write, typed.for_program() if typed is not None else None)
-                await reading
+                if reading is not None:
+                    await reading
             finally:
-                reading.cancel()
-    except KajitoriError:  # the program has ended meanwhile, or the server is gone
-        if shown.is_empty:
-            await shown.read_log(engine, await engine.platform.refreshed(container))
-    finally:
-        terminal.stream = None
+                if reading is not None:
+                    reading.cancel()
+        finally:
+            terminal.stream = None
 
 
 class _AfterLog:
-    """Shows what a terminal printed before the client was attached, and then what comes, nothing twice."""
+    """Shows what a terminal printed before the client was attached, and then what comes. Nothing comes twice or is left
+    out if connections to the server break."""
 
     def __init__(self, client: Hijacked) -> None:
         self._client = client
         self._shown = Shown()
+        self._is_first = True
+        """Whether nothing was shown."""
         self._held: bytes | None = b""
         """Output that came while the log was read; None once it was shown."""
+        self._session = ""
+        self.position = 0
+        """Number of bytes that the session has brought."""
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing was shown."""
-        return self._held is not None
+    def session(self) -> str:
+        """The server's name of the connection to the program, to which the next one may return; empty while the log is
+        read, so that the next one reads it again."""
+        return self._session if self._held is None else ""
+
+    def begin(self, session: str) -> None:
+        """Begin a session, before which the log is read."""
+        self._session, self.position, self._held = session, 0, b""
 
     async def write(self, stream: int, data: bytes) -> None:
+        if stream == STDERR:  # the server's own words: a terminal has no standard error
+            await self._client.write(stream, data)
+            return
+        self.position += len(data)
         if self._held is None:
             await self._client.write(stream, self._shown.new(data))
         else:
             self._held += data
 
     async def read_log(self, engine: Engine, container: Container) -> None:
-        """Show the log, then the output that arrived while it was read and that is not in it."""
+        """Show what of the log was not shown yet, then the output that arrived while it was read and that is not in it.
+        The log is that of the attempt to which the client is attached."""
         await asyncio.sleep(PROMPT_SECONDS)
-        log = b""
+        log, lines = b"", None if self._is_first else SEARCHED_LINES
         with contextlib.suppress(KajitoriError):
             async with aclosing(
-                read_output(engine.platform, container, LogQuery((STDOUT,), newest_start=True))
+                read_output(engine.platform, container, LogQuery((STDOUT,), tail=lines, newest_start=True))
             ) as pieces:
                 log = b"".join([data async for _, data in pieces])
         held, self._held = self._held or b"", None
-        await self._client.write(STDOUT, self._shown.begin(log, held) + self._shown.new(held))
+        if self._is_first:
+            before: bytes | None = self._shown.begin(log, held)
+        else:
+            before = self._shown.go_on(log, held)
+        self._is_first = False
+        if before is None:
+            text = f"kaji: what it printed meanwhile is not shown here; all of it: docker logs {container.name}\r\n"
+            await self._client.write(STDERR, text.encode())
+        await self._client.write(STDOUT, (before or b"") + self._shown.new(held))
 
 
 async def _until_running(engine: Engine, container: Container, client: Hijacked | None = None) -> bool:
