@@ -37,6 +37,7 @@ router = APIRouter(tags=["server"])
 
 NODE_STATES = ("ready", "cordoned", "notReady", "unhealthy", "untested")
 TEST_STATES = ("asked", "testing", "passed", "failed", "untested")
+RUN_HEALTH = ("starting", "healthy", "unhealthy")
 STUCK_VERDICTS = (Verdict.SUSPECTED, Verdict.STUCK)
 
 UNSTABLE_SETBACKS = 5
@@ -137,7 +138,7 @@ class ClusterCollector(Collector):
         yield from (metrics.nodes_suspected(), metrics.node_tests())
         yield from (metrics.mirror_synced(), metrics.mirror_troubled(), metrics.policy_faults())
         yield from (metrics.controller_lease_age(), metrics.guaranteed(), metrics.guaranteed_used())
-        yield from (metrics.guaranteed_waiting(), metrics.runs_unstable(), metrics.runs_stuck())
+        yield from (metrics.guaranteed_waiting(), metrics.runs_unstable(), metrics.runs_stuck(), metrics.runs_checked())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics with their current values."""
@@ -190,9 +191,10 @@ class ClusterCollector(Collector):
         yield tests
 
     def _troubled_runs(self, guaranteed_teams: Collection[str]) -> Iterator[GaugeMetricFamily]:
-        """Yield how many runs wait in each team with a guarantee, restart again and again, or make no progress."""
+        """Yield how many runs wait in each team with a guarantee, restart again and again, make no progress, or are
+        unhealthy."""
         waiting, unstable = Counter(dict.fromkeys(guaranteed_teams, 0)), 0
-        stuck = dict.fromkeys(STUCK_VERDICTS, 0)
+        stuck, checked = dict.fromkeys(STUCK_VERDICTS, 0), Counter[str]()
         recent = self._api.mirror.now() - UNSTABLE_WITHIN
         for (team, _), run in self._api.mirror.runs.items():
             phase = phase_of(run)
@@ -205,12 +207,16 @@ class ClusterCollector(Collector):
                 unstable += setbacks >= UNSTABLE_SETBACKS and at is not None and at >= recent
             if phase is Phase.RUNNING and status is not None and status.stuck is not None:
                 stuck[Verdict.STUCK if status.stuck.verdict == Verdict.STUCK else Verdict.SUSPECTED] += 1
-        families = metrics.guaranteed_waiting(), metrics.runs_unstable(), metrics.runs_stuck()
+            if phase is Phase.RUNNING and status is not None and status.health is not None:
+                checked[status.health.status] += 1
+        families = metrics.guaranteed_waiting(), metrics.runs_unstable(), metrics.runs_stuck(), metrics.runs_checked()
         for team, count in waiting.items():
             families[0].add_metric((team,), count)
         families[1].add_metric((), unstable)
         for verdict, count in stuck.items():
             families[2].add_metric((verdict.value,), count)
+        for health in RUN_HEALTH:
+            families[3].add_metric((health,), checked[health])
         yield from families
 
 

@@ -34,6 +34,7 @@ RUN_GPU_USED = "kajitori_run_gpu_used_percent"
 """Metric of a run's bands, which the Web API serves at /v1/stats/prometheus."""
 RUNS_UNSTABLE = "kajitori_runs_unstable"
 RUNS_STUCK = "kajitori_runs_stuck"
+RUNS_CHECKED = "kajitori_runs_checked"
 
 TRAFFIC_POD = "kajitori_traffic_pod"
 TRAFFIC_RUN = "kajitori_traffic_run"
@@ -181,6 +182,13 @@ def runs_stuck() -> GaugeMetricFamily:
     """Runs without progress. A suspected run may be well; the processes of a stuck one were seen to stand still."""
     return GaugeMetricFamily(
         RUNS_STUCK, "Running runs without progress, by verdict (suspected, stuck).", labels=("verdict",)
+    )
+
+
+def runs_checked() -> GaugeMetricFamily:
+    """Runs that have a health check, and members that run. A run is unhealthy if any of its members is."""
+    return GaugeMetricFamily(
+        RUNS_CHECKED, "Running runs with a health check, by health (starting, healthy, unhealthy).", labels=("health",)
     )
 
 

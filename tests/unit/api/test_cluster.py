@@ -480,6 +480,20 @@ async def test_runs_without_progress_are_counted_by_verdict(world: World) -> Non
     assert 'kajitori_runs_stuck{verdict="stuck"} 2.0' in text
 
 
+async def test_runs_with_a_health_check_are_counted_by_health(world: World) -> None:
+    """The health that an ended run had does not count."""
+    for name, phase, health in (("a", "Running", "unhealthy"), ("b", "Running", "healthy"), ("c", "Failed", "healthy")):
+        await hold(world, name, owner="ada", node="g1", gpus=1)
+        stored = world.kubernetes.objects["runs", "team", name]
+        world.kubernetes.put(
+            "runs", stored | {"status": stored["status"] | {"phase": phase, "health": {"status": health}}}
+        )
+    await world.caught_up()
+    text = (await world.http.get("/metrics")).text
+    for health, count in (("unhealthy", 1), ("healthy", 1), ("starting", 0)):
+        assert f'kajitori_runs_checked{{health="{health}"}} {count}.0' in text
+
+
 async def test_the_board_needs_no_sign_in_only_if_policy_says_so(world: World) -> None:
     await hold(world, "secretive", owner="ada", node="g1", gpus=4)
     await world.caught_up()

@@ -447,5 +447,29 @@ CLUSTER = Group(
             fires=Example(series={metrics.RUNS_UNSTABLE: "1x20"}, at="15m"),
             quiet=Example(series={metrics.RUNS_UNSTABLE: "1x5 0x20"}, at="15m"),
         ),
+        Alert(
+            name="KajitoriRunUnhealthy",
+            expr=f'max({metrics.RUNS_CHECKED}{{health="unhealthy"}}) > 0',
+            hold="15m",
+            severity=Severity.WARNING,
+            summary="The health check of a run fails",
+            description="{{ $value }} runs with a health check are unhealthy.",
+            means="""The check of at least one member fails as often as its retries say. Nothing restarts the member,
+            and names still lead to it. Runs that wait until it is healthy (`--after RUN:healthy`) do not start.""",
+            do=(
+                "Find it: `kaji ps --all-users` says unhealthy. `kaji describe RUN` names the ranks and what the check "
+                "printed.",
+                "If several became unhealthy together, look at what they share: a node, a network, a file system.",
+                "Otherwise tell the owner. `kaji restart RUN` starts it again.",
+            ),
+            fires=Example(series={f'{metrics.RUNS_CHECKED}{{health="unhealthy"}}': "1x30"}, at="20m"),
+            quiet=Example(
+                series={
+                    f'{metrics.RUNS_CHECKED}{{health="starting"}}': "1x30",
+                    f'{metrics.RUNS_CHECKED}{{health="unhealthy"}}': "1x10 0x20",
+                },
+                at="20m",
+            ),
+        ),
     ),
 )
