@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 import os
 import secrets
-import socket
-import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from kajitori.blobs.code import CodeStore
 from kajitori.blobs.history_outbox import HistoryOutbox
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.questions import Questions
-from kajitori.blobs.stores.blobs import Blobs
 from kajitori.blobs.stores.opening import open_blobs
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.applying import apply
@@ -33,47 +30,46 @@ from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.options.own_cluster import UpOptions
 from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.controllers.run_controller import RunController
 from kajitori.core.formats.node_lists import brief, compress
-from kajitori.core.kubernetes.texts import is_loopback
 from kajitori.core.naming import names
-from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
-from kajitori.core.proxy.addresses import parse_origins
+from kajitori.core.policy.file import on_own_cluster
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
 from kajitori.embedded.kubelet.engine import detection as engines
 from kajitori.embedded.kubelet.kubelet import Kubelet, require_pod_network
 from kajitori.embedded.kubelet.machine.detection import try_mounts
-from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.simulator import SimulatedNodes
 from kajitori.embedded.simulator.former import remove_former_nodes
-from kajitori.embedded.store.integrity import named as named_object
-from kajitori.embedded.store.repair import Repaired, repair
+from kajitori.embedded.store.repair import repair
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.parts.leader import candidate
 from kajitori.entrypoints.parts.own_cluster import ADDRESSES_PATIENCE_SECONDS, OwnController, OwnNode
-from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD, RunPods
+from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD
 from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.entrypoints.parts.serving import Serving, serving_of
 from kajitori.entrypoints.parts.stores import code_limits, history_of
 from kajitori.entrypoints.parts.telemetry import telemetry
+from kajitori.entrypoints.parts.up_settings import (
+    authentication_of,
+    browser_access_of,
+    default_policy_of,
+    own_kubelet,
+    policy_of,
+    sign_in_of,
+)
+from kajitori.entrypoints.parts.up_texts import how_to_use, repair_report
 from kajitori.entrypoints.parts.web_api import USER_AGENT, ApiDependencies, web_app
-from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
+from kajitori.entrypoints.process import Part, ensure_namespace, run_until_told, stop_signal, supervise
 from kajitori.entrypoints.sim import LABEL_OF_UP, grace_seconds, heartbeat_seconds, pools_of
 from kajitori.errors import Unavailable
-from kajitori.history.store import History
 from kajitori.install.parts.roles import people, teams
 from kajitori.install.parts.teams import team_objects
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
-from kajitori.openid.authentication_config import (
-    AuthenticationConfiguration,
-    parse_authentication,
-)
 
 OWN_IMAGE = "kajitori"
 """Name of the image of members' first step in `kaji up`. The machine's own Python runs the step, and not an image."""
@@ -81,6 +77,25 @@ OWN_IMAGE = "kajitori"
 
 MakeController = Callable[[KubeClient], RunController]
 """Makes a run controller that writes through a client."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cluster:
+    """The cluster on which the platform runs, and how this process works on it."""
+
+    client: KubeClient
+    token: str
+    """Token of commands on this machine."""
+    kubeconfig: Path | None
+    parts: Sequence[tuple[str, Part]] = ()
+    """What runs beside the platform: the parts of an embedded cluster."""
+    kubelet: Kubelet | None = None
+    """The kubelet of this machine; one of `parts`."""
+    user_client: Callable[[str], KubeClient] | None = None
+    """Returns the client for a caller's token; None: the API server checks the tokens of all callers."""
+    elected: Callable[[MakeController], Part] | None = None
+    """Returns a part that creates and runs a controller whenever this process is elected leader. None: this process has
+    the only controller, which starts at once."""
 
 
 def up(options: UpOptions) -> int:
@@ -102,15 +117,15 @@ async def _up_embedded(options: UpOptions) -> None:
         cluster_cidr=options.cluster_cidr,
         node_prefix=options.node_cidr_mask_size,
         node_grace_seconds=grace_seconds(heartbeat_seconds(options.nodes)),
-        authentication=_authentication_of(options),
+        authentication=authentication_of(options),
     )
     async with AsyncExitStack() as closing:
         if options.repair:
-            say(words_of(await asyncio.to_thread(repair, options.data / OBJECTS)))
+            say(repair_report(await asyncio.to_thread(repair, options.data / OBJECTS)))
         engine = await engines.find(options.engine) if options.kubelet else None
         require_pod_network(options.pod_network, engine)
         mounts = options.kubelet and (engine is not None or try_mounts(options.data / "probe").possible)
-        policy = _policy_of(options, _own_machine(options.data, mounts, engine is not None))
+        policy = policy_of(options, default_policy_of(options.data, mounts=mounts, images=engine is not None))
         cluster = await closing.enter_async_context(EmbeddedCluster(settings))
         metrics = ControllerMetrics.unread()
         config = cluster.client_config()
@@ -136,21 +151,13 @@ async def _up_embedded(options: UpOptions) -> None:
 
         parts: list[tuple[str, Part]] = [("embedded cluster", controllers)]
         parts += [("simulated nodes", pool.run) for pool in pools]
-        kubelet = _own_kubelet(options, cluster, client, engine) if options.kubelet else None
+        kubelet = own_kubelet(options, cluster, client, engine) if options.kubelet else None
         if kubelet is not None:
             parts.append(("kubelet", kubelet.run))
-        await _serve(
-            options,
-            client,
-            policy,
-            parts,
-            stop,
-            metrics,
-            serving_of(options, cluster.certificates),
-            token=cluster.token,
-            kubeconfig=cluster.kubeconfig,
-            kubelet=kubelet,
+        served_cluster = _Cluster(
+            client=client, token=cluster.token, kubeconfig=cluster.kubeconfig, parts=parts, kubelet=kubelet
         )
+        await _serve(options, served_cluster, policy, serving_of(options, cluster.certificates), metrics, stop)
 
 
 async def _up_existing(options: UpOptions) -> None:
@@ -161,7 +168,7 @@ async def _up_existing(options: UpOptions) -> None:
     """
     stop = stop_signal()
     config = KubeConfig.discover(options.kubeconfig, options.context)
-    policy = _policy_of(options, None)
+    policy = policy_of(options, None)
     token = ensure_token(options.data / "token")
     leadership = await candidate(config, LEASE_NAMESPACE, "")
     metrics = ControllerMetrics.unread()
@@ -183,40 +190,22 @@ async def _up_existing(options: UpOptions) -> None:
 
             return partial(leadership.lead, lead)
 
-        await _serve(
-            options,
-            client,
-            policy,
-            [],
-            stop,
-            metrics,
-            serving_of(options, None),
-            token=token,
-            kubeconfig=options.kubeconfig,
-            elected=elected,
-            user_client=as_caller,
+        cluster = _Cluster(
+            client=client, token=token, kubeconfig=options.kubeconfig, user_client=as_caller, elected=elected
         )
+        await _serve(options, cluster, policy, serving_of(options, None), metrics, stop)
 
 
 async def _serve(
     options: UpOptions,
-    client: KubeClient,
+    cluster: _Cluster,
     policy: PolicyFile,
-    parts: list[tuple[str, Part]],
-    stop: asyncio.Event,
-    metrics: ControllerMetrics,
     serving: Serving,
-    *,
-    token: str,
-    kubeconfig: Path | None,
-    elected: Callable[[MakeController], Part] | None = None,
-    user_client: Callable[[str], KubeClient] | None = None,
-    kubelet: Kubelet | None = None,
+    metrics: ControllerMetrics,
+    stop: asyncio.Event,
 ) -> None:
-    """Run mirror, controller and Web API together with the parts of the cluster until `stop` is set.
-
-    `elected` returns a part that creates and runs a controller whenever this process is elected leader. Without it,
-    this process has the only controller, which starts at once."""
+    """Run mirror, controller and Web API together with the parts of the cluster until `stop` is set."""
+    client, kubelet = cluster.client, cluster.kubelet
     served = asyncio.Event()
     blobs = await open_blobs(options.blobs or (options.data / "blobs").as_uri(), field="--blobs")
     async with AsyncExitStack() as closing:
@@ -235,17 +224,36 @@ async def _serve(
             watched=blobs,
             metrics=metrics,
         )
-        if elected is None:
+        if cluster.elected is None:
             own = OwnController(lambda stop: make_controller(client).run(stop))
             controller: Part = own.run
         else:
-            own, controller = None, elected(make_controller)
-        parts.append(("run controller", _start_after(served, controller)))
+            own, controller = None, cluster.elected(make_controller)
+        parts = [*cluster.parts, ("run controller", _start_after(served, controller))]
         working = asyncio.create_task(supervise(parts, stop))
         closing.push_async_callback(_cancel_task, working)
         await _wait_for(mirror.wait_synced(), working)
         node = OwnNode(mirror, kubelet) if kubelet is not None else None
-        web = await _web_api(client, mirror, policy, options, serving, user_client, blobs, history, own, node)
+        dependencies = ApiDependencies(
+            client=client,
+            mirror=mirror,
+            policy=policy,
+            networks=NetworksFile(options.networks or options.data / "networks.yaml", required=bool(options.networks)),
+            user_client=cluster.user_client,
+            namespace=options.namespace,
+            kept_logs=KeptLogs(blobs),
+            code=CodeStore(blobs, code_limits(policy)),
+            blobs=blobs,
+            history=history,
+            leader=own,
+            awaited=node.awaited if node is not None else lambda: "",
+            health_of_image=node.health_of_image if node is not None and node.has_images else None,
+            install_command="stop kaji up and start it again",
+            sign_in=sign_in_of(options, authentication_of(options)),
+            browser_access=browser_access_of(options),
+            limits=WebLimits.parse(options.limit),
+        )
+        web = await _start_web_api(options, serving, dependencies)
         web.registry.register(metrics.registry)  # /metrics of the Web API also has the controller's metrics
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
@@ -268,9 +276,9 @@ async def _serve(
         if kubelet is not None:
             await closing.enter_async_context(_own_telemetry(options, serving, web.port, kubelet))
         url, pid = serving.local_url(web.port), os.getpid()
-        described = cluster_file.ClusterFile(url, token, pid, options.namespace, kubeconfig, serving.ca)
+        described = cluster_file.ClusterFile(url, cluster.token, pid, options.namespace, cluster.kubeconfig, serving.ca)
         with cluster_file.announced(options.data, described):
-            _say_how_to_use(options, serving, web.port, kubeconfig, policy.current().path, kubelet)
+            say(how_to_use(options, serving, web.port, cluster.kubeconfig, policy.current().path, cluster.kubelet))
             await working
 
 
@@ -314,44 +322,11 @@ def _start_after(event: asyncio.Event, part: Part) -> Part:
     return wait_and_work
 
 
-async def _web_api(
-    client: KubeClient,
-    mirror: Mirror,
-    policy: PolicyFile,
-    options: UpOptions,
-    serving: Serving,
-    user_client: Callable[[str], KubeClient] | None,
-    blobs: Blobs,
-    history: History | None,
-    leader: OwnController | None,
-    node: OwnNode | None,
-) -> WebApi:
+async def _start_web_api(options: UpOptions, serving: Serving, dependencies: ApiDependencies) -> WebApi:
     """Start the Web API on the port of the options, else on the data folder's last port if it is free, else on any."""
-    named, own = options.networks, options.data / "networks.yaml"
-    networks = NetworksFile(named or own, required=named is not None)
     last = last_port(options.data, "web")
     for port in [options.port] if options.port else [last, 0] if last else [0]:
-        app = web_app(
-            ApiDependencies(
-                client=client,
-                mirror=mirror,
-                policy=policy,
-                networks=networks,
-                user_client=user_client,
-                namespace=options.namespace,
-                kept_logs=KeptLogs(blobs),
-                code=CodeStore(blobs, code_limits(policy)),
-                blobs=blobs,
-                history=history,
-                leader=leader,
-                awaited=node.awaited if node is not None else lambda: "",
-                health_of_image=node.health_of_image if node is not None and node.has_images else None,
-                install_command="stop kaji up and start it again",
-                sign_in=_sign_in(options, _authentication_of(options)),
-                browser_access=_browser_access(options),
-                limits=WebLimits.parse(options.limit),
-            )
-        )
+        app = web_app(dependencies)
         web = WebApi(app, host=options.host, port=port, certificate=serving.certificate, key=serving.key)
         try:
             await web.start()
@@ -363,132 +338,3 @@ async def _web_api(
         remember_port(options.data, "web", web.port)
         return web
     raise AssertionError("the last port to try is 0")
-
-
-def _say_how_to_use(
-    options: UpOptions,
-    serving: Serving,
-    port: int,
-    kubeconfig: Path | None,
-    policy: Path | None,
-    kubelet: Kubelet | None,
-) -> None:
-    own_machine = options.kubeconfig is None
-    lines = [
-        f"Kajitori is up. Web API: {serving.public_url(port)}",
-        "  kaji run python:3.12 python3 -c 'print(6 * 7)'     run something (in another terminal)",
-        "  kaji ps -a        kaji gpus        kaji nodes        what there is",
-        "  kaji open         the same in a browser",
-    ]
-    if kubeconfig is not None:
-        lines.append(f"  export KUBECONFIG={kubeconfig}     for kubectl and every other client")
-    if serving.is_open:
-        trust = f" KAJI_CA={serving.ca}" if serving.ca is not None else " KAJI_INSECURE_HTTP=1"
-        lines.append("  on other machines, with copies of the files named here:")
-        lines.append(f"  KAJI_SERVER={serving.public_url(port)}{trust} KAJI_TOKEN=$(cat {options.data / 'token'})")
-    if serving.is_open and serving.ca is None:
-        lines.append("Tokens cross the network in plain text, as --insecure-http says.")
-    if policy is not None:
-        instead = ", which replaces the default for one machine" if own_machine else ""
-        lines.append(f"The policy is {policy}{instead}.")
-    elif own_machine:
-        lines.append("The policy is the default for one machine; to change it: kaji policy show > POLICY, edit it, and")
-        lines.append(f"move it to {_own_policy_file(options)}.")
-    else:
-        lines.append(f"The policy is the strict default; to replace it, write {_own_policy_file(options)}.")
-    if kubelet is not None:
-        lines += filter(None, [engines.described(options.engine, kubelet.engine)])
-        if options.pod_network == "namespace" and (address := kubelet.context.network.gateway()[0]):
-            lines.append(f"Pods have addresses of their own; to them, this machine is {address}.")
-        lines.append(
-            "Ctrl-C stops the servers. Members that run on this machine go on; the next `kaji up` takes them over."
-        )
-    say("\n".join(lines))
-
-
-def words_of(repaired: Repaired) -> str:
-    """Return a report of a repair of the cluster's objects."""
-    if repaired.kept is None:
-        return f"Nothing to repair: all {repaired.objects} objects of the cluster are as they were written."
-    lines = [f"{repaired.damage[:1].upper()}{repaired.damage[1:]}.", f"Objects that could be read: {repaired.objects}."]
-    if repaired.lost:
-        lines.append(f"Lost: {len(repaired.lost)}.")
-        lines += [f"  {named_object(*key)}" for key in repaired.lost]
-    elif not repaired.may_lack_more:
-        lines.append("Nothing is lost.")
-    if repaired.may_lack_more:
-        lines.append("More may be lost, since the list of all objects is damaged, too.")
-    lines.append(f"The damaged files are kept in {repaired.kept}; delete them if nothing is missing.")
-    return "\n".join(lines)
-
-
-def _policy_of(options: UpOptions, without_file: Policy | None) -> PolicyFile:
-    """Return the policy of the named file, which must exist; else of the data folder's file, which may be missing."""
-    if options.policy is not None:
-        return PolicyFile(options.policy, required=True)
-    return PolicyFile(_own_policy_file(options), without_file=without_file)
-
-
-def _authentication_of(options: UpOptions) -> AuthenticationConfiguration | None:
-    if options.authentication_config is None:
-        return None
-    return parse_authentication(options.authentication_config.read_bytes())
-
-
-def _sign_in(options: UpOptions, accepted: AuthenticationConfiguration | None) -> SignIn | None:
-    """Return how people sign in: as the options say, else at the first provider that the embedded API server
-    accepts."""
-    found = options.sign_in()
-    if found is None and accepted is not None and accepted.jwt:
-        issuer = accepted.jwt[0].issuer
-        found = SignIn(issuer.url, issuer.audiences[0], options.sign_in_scopes, issuer.certificate_authority)
-    return found
-
-
-LOCAL_PROGRAMS = "http://*.localhost"
-"""Origins of programs for browsers on this machine, at the port of the Web API."""
-
-
-def _browser_access(options: UpOptions) -> BrowserAccess:
-    """Return the settings for sessions of browsers. The key lies in the data folder, so that sessions survive a
-    restart.
-
-    Browsers resolve names below localhost to this machine, so each program gets an origin there by default.
-    """
-    found = options.browser_access()
-    if found.programs is None and is_loopback(options.host):
-        found = replace(found, programs=parse_origins(LOCAL_PROGRAMS))
-    if found.cookie_secret:
-        return found
-    return replace(found, cookie_secret=ensure_token(options.data / "sign-in.key").encode())
-
-
-def _own_policy_file(options: UpOptions) -> Path:
-    return options.data / "policy.yaml"
-
-
-def _own_machine(data: Path, mounts: bool, images: bool) -> Policy:
-    folders = (str(Path.cwd()), tempfile.gettempdir(), str(data))
-    return own_machine_policy(
-        str(Path.home()), mounts=mounts, images=images, checkpoint_root=str(data / "checkpoints"), folders=folders
-    )
-
-
-def _own_kubelet(
-    options: UpOptions, cluster: EmbeddedCluster, client: KubeClient, engine: engines.Engine | None
-) -> Kubelet:
-    name = node_name(socket.gethostname())
-    root = options.data / "node"
-    certificate, key = issue_serving(cluster.certificates, root / "pki", name, (options.host,))
-    server = ServerSettings(address=options.host, certificate=certificate, key=key, client_ca=cluster.certificates.ca)
-    # With an engine, the user of a container is often the image's, and not the user of `kaji up`.
-    open_below = options.data if engine is not None else None
-    settings = KubeletSettings(
-        node_name=name,
-        root_dir=root,
-        address=options.host,
-        server=server,
-        open_below=open_below,
-        pod_network=options.pod_network,
-    )
-    return Kubelet(client, settings, adapter=RunPods(), engine=engine)

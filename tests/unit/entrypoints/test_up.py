@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kajitori.embedded.store.repair import Repaired
 from kajitori.entrypoints.parts.own_cluster import OwnNode
-from kajitori.entrypoints.up import words_of
+from kajitori.entrypoints.parts.up_texts import repair_report
 
 
 class Nodes:
@@ -55,7 +55,9 @@ async def test_it_is_ready_once_its_kubelet_has_made_its_node_ready() -> None:
 def test_a_repair_lists_lost_objects_and_where_the_damaged_files_are() -> None:
     lost = (("/pods", "default", "bert-1-0"), ("kajitori.dev/runs", "default", "bert"), ("/nodes", "", "h100-1"))
     kept = Path("/data/objects/damaged-1")
-    assert words_of(Repaired(kept, "the objects are damaged: row 1", 15, lost, may_lack_more=True)).splitlines() == [
+    assert repair_report(
+        Repaired(kept, "the objects are damaged: row 1", 15, lost, may_lack_more=True)
+    ).splitlines() == [
         "The objects are damaged: row 1.",
         "Objects that could be read: 15.",
         "Lost: 3.",
@@ -65,5 +67,5 @@ def test_a_repair_lists_lost_objects_and_where_the_damaged_files_are() -> None:
         "More may be lost, since the list of all objects is damaged, too.",
         "The damaged files are kept in /data/objects/damaged-1; delete them if nothing is missing.",
     ]
-    assert "Nothing is lost." in words_of(Repaired(kept, "its log is damaged", 15))
-    assert words_of(Repaired(None, objects=3)).startswith("Nothing to repair: all 3 objects")
+    assert "Nothing is lost." in repair_report(Repaired(kept, "its log is damaged", 15))
+    assert repair_report(Repaired(None, objects=3)).startswith("Nothing to repair: all 3 objects")

@@ -15,9 +15,9 @@ from kajitori.cli.options import (
     read_file,
     server_options,
 )
+from kajitori.cli.policy.diff import diff
+from kajitori.cli.policy.pods import audit, check_manifests, render
 from kajitori.cli.terminal import echo, say
-from kajitori.cli.verbs.cluster.policy_diff import diff
-from kajitori.cli.verbs.cluster.policy_pods import audit, check_manifests, render
 
 
 @click.group(epilog="\b\nExample:\n  kaji policy check policy.yaml")
