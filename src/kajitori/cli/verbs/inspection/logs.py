@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +14,11 @@ from kajitori.cli.options import line_count, namespace_option, output_option, ru
 from kajitori.cli.problems import fields_named
 from kajitori.cli.terminal import say
 from kajitori.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from kajitori.cli.follow.log_printing import LogDocuments, LogPrinter
+    from kajitori.client.streams import LogPart
+    from kajitori.client.web_api import Api
 
 _OPTIONS = {
     "rank": "--rank",
@@ -46,112 +53,137 @@ _OPTIONS = {
 @output_option("json")
 @server_options
 @click.pass_obj
-def command(
-    cli: Cli,
-    run: str,
-    follow: bool,
-    tail: str,
-    since: str | None,
-    until: str | None,
-    text: str | None,
-    is_regex: bool,
-    ignore_case: bool,
-    timestamps: bool,
-    rank: int | None,
-    attempt: int | None,
-    all_ranks: bool,
-    namespace: str | None,
-    output: str | None,
-) -> int:
+def command(cli: Cli, /, run: str, namespace: str | None, output: str | None, **options: Any) -> int:
     """Show what a run prints.
 
     If a run has several members, each line begins with the member's rank. For earlier attempts, and for members whose
     Pods are gone, it shows the stored end of the log: that of rank 0, of members that failed, then of others.
     With --grep or --until it shows member after member. -o json prints a document per line, with rank and time.
     """
-    from functools import partial
-
     from kajitori.cli.follow.log_printing import LogDocuments, LogPrinter
-    from kajitori.cli.follow.log_searching import LogSearch, found_parts
-    from kajitori.cli.words.runs import has_started, is_sweep, members_asked_for, progress_words
+    from kajitori.cli.words.runs import has_started, is_sweep, progress_words
     from kajitori.client.lookup import find_run
-    from kajitori.client.streams import LogReader, outage_of
 
-    _check_combination(run, follow, until, text, rank, is_regex=is_regex, ignore_case=ignore_case, all_ranks=all_ranks)
-    last, oldest, newest = line_count(tail), _since(since), _since(until, "--until")
+    # 1. Read the options.
+    asked = _Asked(**options)
+    asked.check(run)
+    if output is not None:
+        asked = replace(asked, timestamps=True)
     with cli.api() as api:
+        # 2. Find the run, and decide of which members logs are shown.
         view = find_run(api, run, namespace, or_removed=True)
-        several = _shows_several(view, rank, all_ranks=all_ranks)
+        several = _shows_several(view, asked.rank, all_ranks=asked.all_ranks)
         if not has_started(view):
             say(f"{view['name']}: no log: {progress_words(view)}")
+        # 3. Print the log part by part.
         printer = LogDocuments() if output is not None else LogPrinter(prefix=several, colour=cli.colour)
-        timestamps = timestamps or output is not None
+        silent = _members_with_a_log(view, asked, several=several)
+        has_printed = False
+        try:
+            with fields_named(_OPTIONS):
+                for part in asked.parts(api, view, printer, several=several):
+                    has_printed = True
+                    printer.print(part)
+                    silent.discard(part.rank)
+        except NotFound:
+            if not is_sweep(view) or asked.attempt is not None or has_printed:
+                raise
+            say(_nothing_of_sweep(view["name"], asked.rank))
+            return 0
+        except KeyboardInterrupt:
+            printer.make_room()
+            if cli.has_person and asked.follow:
+                say(f"\n{view['name']} is not touched. Stop it: kaji stop {view['name']}")
+            return 130
+        printer.end()
+    if silent and _are_pods_gone(view, asked.attempt):
+        _say_what_is_missing(view["name"], silent)
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The options that choose lines: of which members, from when to when, with which text."""
+
+    follow: bool
+    tail: str
+    since: str | None
+    until: str | None
+    text: str | None
+    is_regex: bool
+    ignore_case: bool
+    timestamps: bool
+    rank: int | None
+    attempt: int | None
+    all_ranks: bool
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the server searches the log. Otherwise it is read as it is."""
+        return self.text is not None or self.until is not None
+
+    def check(self, run: str) -> None:
+        """Raise UsageError for options that exclude or need each other, and InvalidInput for values that are no times
+        or numbers."""
+        if self.rank is not None and self.all_ranks:
+            raise click.UsageError("--rank and --all-ranks exclude each other")
+        if self.follow and self.is_search:
+            grep = f"follow it through grep: kaji logs -f {run} | grep TEXT"
+            hint = grep if self.until is None else "leave out one of them"
+            raise click.UsageError(f"--follow excludes {'--grep' if self.until is None else '--until'}; {hint}")
+        for option, is_given in (("--ignore-case", self.ignore_case), ("--regex", self.is_regex)):
+            if is_given and self.text is None:
+                raise click.UsageError(f"{option} needs --grep")
+        line_count(self.tail)
+        _time_of(self.since, "--since")
+        _time_of(self.until, "--until")
+
+    def parts(
+        self, api: Api, view: dict[str, Any], printer: LogDocuments | LogPrinter, *, several: bool
+    ) -> Iterator[LogPart]:
+        """Return the parts of the log: of all members if `several`, else of one."""
+        from kajitori.cli.follow.log_searching import LogSearch, found_parts
+        from kajitori.client.streams import LogReader, outage_of
+
+        last, since = line_count(self.tail), _time_of(self.since, "--since")
+        if self.is_search:
+            search = LogSearch(
+                text=self.text or "",
+                is_regex=self.is_regex,
+                ignores_case=self.ignore_case,
+                since=since,
+                until=_time_of(self.until, "--until"),
+                attempt=self.attempt,
+                last=last,
+                timestamps=self.timestamps,
+            )
+            return found_parts(api, view, search, rank=self.rank, all_ranks=several)
 
         def tell(text: str) -> None:
             printer.make_room()
             say(text)
 
-        reader = LogReader(
+        return LogReader(
             api,
             view,
-            rank=rank,
+            rank=self.rank,
             all_ranks=several,
-            follow=follow,
+            follow=self.follow,
             tail=last,
-            since=oldest,
-            attempt=attempt,
-            timestamps=timestamps,
+            since=since,
+            attempt=self.attempt,
+            timestamps=self.timestamps,
             outage=outage_of(view, tell),
-        )
-        parts = reader.parts
-        if text is not None or until is not None:
-            searched = LogSearch(text or "", is_regex, ignore_case, oldest, newest, attempt, last, timestamps)
-            parts = partial(found_parts, api, view, searched, rank=rank, all_ranks=several)
-        all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")
-        silent = set(range(members_asked_for(view))) if all_of_them and parts == reader.parts else set()
-        has_printed = False
-        try:
-            with fields_named(_OPTIONS):
-                for part in parts():
-                    has_printed = True
-                    printer.print(part)
-                    silent.discard(part.rank)
-        except NotFound:
-            if not is_sweep(view) or attempt is not None or has_printed:
-                raise
-            say(_nothing_of_sweep(view["name"], rank))
-            return 0
-        except KeyboardInterrupt:
-            printer.make_room()
-            if cli.has_person and follow:
-                say(f"\n{view['name']} is not touched. Stop it: kaji stop {view['name']}")
-            return 130
-        printer.end()
-    if silent and _are_pods_gone(view, attempt):
-        _say_what_is_missing(view["name"], silent)
-    return 0
+        ).parts()
 
 
-def _check_combination(
-    run: str,
-    follow: bool,
-    until: str | None,
-    text: str | None,
-    rank: int | None,
-    *,
-    is_regex: bool,
-    ignore_case: bool,
-    all_ranks: bool,
-) -> None:
-    """Raise UsageError for options that exclude or need each other."""
-    if rank is not None and all_ranks:
-        raise click.UsageError("--rank and --all-ranks exclude each other")
-    if follow and (text is not None or until is not None):
-        hint = f"follow it through grep: kaji logs -f {run} | grep TEXT" if until is None else "leave out one of them"
-        raise click.UsageError(f"--follow excludes {'--until' if until is not None else '--grep'}; {hint}")
-    for option, is_given in (("--ignore-case", ignore_case), ("--regex", is_regex)):
-        if is_given and text is None:
-            raise click.UsageError(f"{option} needs --grep")
+def _members_with_a_log(view: dict[str, Any], asked: _Asked, *, several: bool) -> set[int]:
+    """Return the ranks that are expected to have a log; empty if that is not known, or if it does not matter."""
+    from kajitori.cli.words.runs import is_sweep, members_asked_for
+
+    if not several or asked.follow or asked.is_search or is_sweep(view) or view["spec"].get("minReplicas"):
+        return set()
+    return set(range(members_asked_for(view)))
 
 
 def _shows_several(view: dict[str, Any], rank: int | None, *, all_ranks: bool) -> bool:
@@ -198,7 +230,7 @@ def _are_pods_gone(view: dict[str, Any], attempt: int | None) -> bool:
     return phase_of(view) == "Stopped" or (attempt is not None and attempt < newest)
 
 
-def _since(text: str | None, option: str = "--since") -> str:
+def _time_of(text: str | None, option: str) -> str:
     """Return a time, or a duration in seconds. Raises InvalidInput, which names the option, for any other text."""
     if text is None or re.match(r"\d{4}-\d\d-\d\d", text):
         return text or ""
