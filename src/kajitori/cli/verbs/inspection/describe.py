@@ -13,7 +13,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
 from kajitori.cli.terminal import echo, heading
 from kajitori.client.views import is_final, phase_of, status_of
-from kajitori.core.gang.status.avoided_nodes import avoided_nodes
+from kajitori.core.spec.status_parts.avoided_nodes import avoided_nodes
 from kajitori.core.suggestions import first_few
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import msgspec
 from kajitori.core.backoff import backoff_seconds
 from kajitori.core.formats.node_lists import compress_ranks, expand
 from kajitori.core.formats.times import format_time, parse_time
-from kajitori.core.gang.status.avoided_nodes import avoided_nodes
 from kajitori.core.gang.status.member_notes import members_text, worst_of
 from kajitori.core.gang.status.preemptions import describe_preemptions
 from kajitori.core.gang.sweep_ledger import members_without_nodes
@@ -22,6 +21,7 @@ from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, Need
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.spec.status_parts.attempts import Attempt, Ran, Setback, template_text
+from kajitori.core.spec.status_parts.avoided_nodes import avoided_nodes
 from kajitori.core.usage.ledger import detached
 
 UNSCHEDULED_PATIENCE_SECONDS = 30

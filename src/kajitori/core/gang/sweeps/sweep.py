@@ -15,7 +15,6 @@ import msgspec
 from kajitori.core.formats.node_lists import compress, compress_ranks
 from kajitori.core.formats.times import format_time, parse_time
 from kajitori.core.gang.preemption import describe_ending, describe_withdrawal
-from kajitori.core.gang.status.avoided_nodes import avoided_nodes
 from kajitori.core.gang.status.member_notes import blocked_members, members_text, notes_of
 from kajitori.core.gang.status.preemptions import is_preempted_by, preemptions_of
 from kajitori.core.gang.status.progress import (
@@ -46,6 +45,7 @@ from kajitori.core.gang.types import (
 )
 from kajitori.core.spec.reasons import START_FAILURES, WAITING, Phase, Reason
 from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status_parts.avoided_nodes import avoided_nodes
 from kajitori.core.spec.status_parts.members import NOTABLE_LIMIT, MemberCounts
 from kajitori.core.spec.status_parts.preemption import Preempted, PreemptedBy
 from kajitori.core.usage.ledger import detached, release
