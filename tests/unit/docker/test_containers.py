@@ -292,6 +292,9 @@ def test_a_container_has_the_health_of_its_run(
     assert matching([seen, container()], {"health": frozenset({word})}) == [seen]
     assert matching([container()], {"health": frozenset({"none"})})
     assert "Health" not in inspection(container(), [])["State"]
+    of_image = {"Test": ["CMD-SHELL", "true"], "Interval": 2 * 10**9, "Retries": 4}
+    seen = container(phase, spec={"health": {"command": "true", "interval": "2s", "retries": 4}}, notes={})
+    assert inspection(seen, [])["Config"]["Healthcheck"] == of_image, "it was null for the check of an image"
 
 
 def test_the_log_of_a_containers_health_has_its_failed_checks() -> None:

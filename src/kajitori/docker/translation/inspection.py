@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any
 
-from kajitori.core.formats.quantities import parse_spec_memory_bytes
+from kajitori.core.formats.quantities import parse_duration_seconds, parse_spec_memory_bytes
+from kajitori.core.spec.image_health import HEALTH_TIMES, NANOSECONDS
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import MAX_RESTARTS
 from kajitori.core.spec.status_parts.health import output_of_check
@@ -215,7 +216,24 @@ def _config(container: Container, member: Mapping[str, Any] | None) -> dict[str,
         "Entrypoint": spec.get("command") or None,
         "OnBuild": None,
         "Labels": container.labels,
+        **_health_check(container),
     }
+
+
+def _health_check(container: Container) -> dict[str, Any]:
+    """Return the check of the container's run if its client named none: that of its image, or one that `kaji` gave."""
+    check, given = container.spec.get("health"), container.config.get("Healthcheck") or {}
+    if not check or given.get("Test"):
+        return {}
+    command = check["command"]
+    times = {
+        name: parse_duration_seconds(str(check[field])) * NANOSECONDS
+        for name, field in HEALTH_TIMES.items()
+        if field in check
+    }
+    retries = {"Retries": check["retries"]} if "retries" in check else {}
+    test = ["CMD-SHELL", command] if isinstance(command, str) else ["CMD", *command]
+    return {"Healthcheck": {"Test": test, **times, **retries}}
 
 
 def _host_config(container: Container) -> dict[str, Any]:
