@@ -49,6 +49,18 @@ def read_host(text: str) -> Host:
     return Host(words[0], words[1] if len(words) == 2 else "", rank)
 
 
+def home_of_account() -> Path:
+    """Return the home folder in which OpenSSH looks for its configuration: that of the account, whatever $HOME says."""
+    try:
+        import pwd
+    except ImportError:  # on Windows
+        return Path.home()
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # an account without an entry, as in a container
+        return Path.home()
+
+
 class SshFolder:
     """The files of `~/.ssh/kajitori`: the key of the server, the hosts' known keys, and a configuration."""
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from kajitori.cli.context import Cli
+from kajitori.cli.ssh import configuration
 from kajitori.cli.ssh.configuration import Host, SshFolder, read_host
+from kajitori.cli.verbs.members import ssh_config
 from kajitori.errors import InvalidInput
 
 PROXY = ["/my venv/bin/python", "-m", "kajitori.cli", "ssh", "--proxy"]
@@ -67,3 +71,14 @@ def test_nobody_else_can_read_the_key(tmp_path: Path) -> None:
 def test_words_of_the_proxy_command_are_quoted(tmp_path: Path) -> None:
     text = SshFolder(tmp_path).text(["/my venv/50%/python", "ssh"])
     assert "    ProxyCommand '/my venv/50%%/python' ssh %h\n" in text
+
+
+def test_a_configuration_that_openssh_does_not_look_for_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSH takes the home folder of the account, so `ssh RUN.kaji` did not work with another $HOME."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    said = CliRunner().invoke(ssh_config.command, obj=Cli())
+    assert f"ssh -F {tmp_path}/.ssh/config RUN.kaji" in said.output
+    monkeypatch.setattr(configuration, "home_of_account", lambda: tmp_path)
+    assert "Try: ssh RUN.kaji" in CliRunner().invoke(ssh_config.command, obj=Cli()).output

@@ -25,7 +25,7 @@ def command(cli: Cli, print_only: bool, remove: bool) -> None:
     RUN.kaji is rank 0 of a run, 3.RUN.kaji is rank 3, RUN.NAMESPACE.kaji is a run of another namespace. The
     configuration is a file of its own, which ~/.ssh/config includes.
     """
-    from kajitori.cli.ssh.configuration import SshFolder
+    from kajitori.cli.ssh.configuration import SshFolder, home_of_account
     from kajitori.cli.terminal import echo, say
     from kajitori.cli.verbs.members.ssh import proxy_command
     from kajitori.errors import KajitoriError
@@ -42,6 +42,11 @@ def command(cli: Cli, print_only: bool, remove: bool) -> None:
         else:
             changed = folder.install(proxy_command(cli))
             say(f"Wrote {folder.configuration}{f', which {folder.main} now includes' if changed else ''}.")
-            say("Try: ssh RUN.kaji")
+            is_read = home_of_account() == Path.home()
+            say(
+                "Try: ssh RUN.kaji"
+                if is_read
+                else f"OpenSSH reads it only if you name it: ssh -F {folder.main} RUN.kaji"
+            )
     except OSError as error:
         raise KajitoriError(f"{error.filename} can't be written: {error.strerror}") from error
