@@ -196,7 +196,7 @@ class RunParts:
     attachments: Attachments = field(default_factory=Attachments)
     """Connections to the programs of runs."""
     health_of_image: Callable[[str], Awaitable[HealthCheck | None]] | None = None
-    """Returns the health check of an image; None: nobody here knows images."""
+    """Returns the health check of an image; None if this server cannot read images."""
 
 
 @dataclass(frozen=True, kw_only=True)

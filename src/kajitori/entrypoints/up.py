@@ -88,7 +88,7 @@ class _Cluster:
     """Token of commands on this machine."""
     kubeconfig: Path | None
     parts: Sequence[tuple[str, Part]] = ()
-    """What runs beside the platform: the parts of an embedded cluster."""
+    """Parts that run beside the platform: those of an embedded cluster."""
     kubelet: Kubelet | None = None
     """The kubelet of this machine; one of `parts`."""
     user_client: Callable[[str], KubeClient] | None = None

@@ -16,7 +16,7 @@ class ReadingProgress:
         self.newest_first = request.first is None
         """Whether reading begins with the newest attempt that has a Pod, since none was read yet."""
         self.last_opened = request.first or 0 if resumed else 0
-        """The attempt whose log was opened last; 0 before the first."""
+        """Number of the attempt of which the log was opened last; 0 before the first."""
         self.read_attempts = (request.first or 1) - 1
         """The last attempt that was read to its end, like all before it."""
         self.tail = None if resumed else request.tail

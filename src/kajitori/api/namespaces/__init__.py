@@ -1,1 +1,1 @@
-"""What runs of a namespace use, and what limits them: code, Secrets, volumes, quotas."""
+"""Objects of a namespace that its runs use, and their limits: code, Secrets, volumes, quotas."""

@@ -25,7 +25,7 @@ router = APIRouter(tags=["runs"])
 
 
 class NotebookAddress(View):
-    """Where the program of a notebook answers on a forwarded port."""
+    """The port and the path at which the program of a notebook answers."""
 
     port: int
     path: str

@@ -26,7 +26,7 @@ OWN_NOTICE = "Kajitori-Own-Notice"
 """Header of answers to a user with an open question, such as what is to become of idle GPUs; `kaji` prints it."""
 
 HUNG_UP = 499
-"""Status in metrics, never sent, of a request whose caller hung up before the answer."""
+"""Status in metrics of a request if the caller hung up before the answer. It is never sent."""
 
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 """Header that keeps browsers from treating a program's output as anything but text."""

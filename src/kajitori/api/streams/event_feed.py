@@ -26,7 +26,7 @@ SYNC_SECONDS = 20.0
 EventKey = tuple[str, str]
 
 Reader = Callable[[Event | None], None]
-"""Called with each new Event and each Event whose count rose; with None when no more will come."""
+"""Called with each new Event, and again when its count rises; with None when no more will come."""
 
 _ALL = ""
 """Stands for all runs of the namespace in place of a run's name."""

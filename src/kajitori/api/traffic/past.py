@@ -134,7 +134,7 @@ class AddressForecast(View, omit_defaults=True):
     cidr: str
     cluster: str
     unit: PoolUnit
-    """What is used up: single addresses, or ranges of nodes."""
+    """The unit that the pool hands out: single addresses, or ranges of nodes."""
     used: int
     capacity: int
     state: ExhaustionState

@@ -99,7 +99,7 @@ class GuaranteeRow(NamedTuple):
     shown: Callable[[int], str]
     """Formats amounts of this resource."""
     borrowed: str
-    """What the team uses beyond the guarantee, in words; empty if it does not."""
+    """The amounts that the team uses beyond its guarantee, in words; empty if there are none."""
 
 
 def guarantee_rows(guarantees: Iterable[Mapping[str, Any]]) -> Iterator[GuaranteeRow]:

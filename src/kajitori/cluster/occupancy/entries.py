@@ -1,4 +1,4 @@
-"""What one run holds: its plan, its Pods on nodes, and the nodes that it was promised."""
+"""The nodes of one run: those of its plan, those of its Pods, and those that it was promised."""
 
 from __future__ import annotations
 

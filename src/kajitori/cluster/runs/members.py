@@ -258,7 +258,7 @@ def _why_failed(pod: Pod, container: ContainerStatus | None, node_victims: Conta
 
 
 def _memory_failure(pod: Pod, terminated: Terminated | None, node_victims: Container[str]) -> _Failure | None:
-    """Return the failure of a Pod that ran out of memory, or whose node did; None if memory was not the reason."""
+    """Return the failure of a Pod if the Pod or its node ran out of memory; None if memory was not the reason."""
     if terminated is not None and terminated.reason == "OOMKilled":
         if pod.metadata.uid in node_victims:
             return _Failure(Reason.NODE_OUT_OF_MEMORY, _SPARED, terminated.exit_code)

@@ -29,7 +29,7 @@ _NO_VOLUME_FITS = "FailedBinding"
 _NO_CLASS = "no storage class is set"
 """Text in that event if the claim names no StorageClass and the cluster has no default one."""
 _ABOUT_MODES = re.compile("access.?mode|ReadWriteOnce|multi.?(node|writer)", re.IGNORECASE)
-"""What provisioners write about an access mode that they do not have; each has its own words."""
+"""Texts with which provisioners refuse an access mode that they do not support. Each provisioner has its own."""
 _WAITS_FOR_PROVISIONER = "ExternalProvisioning"
 """Reason of the volume controller's event, of type Normal, that a provisioner has to act, which may not even run."""
 

@@ -27,7 +27,7 @@ MOST_WAITING = 16
 """Most notices in a status. They stay for a second; only if none can be taken over for long, the oldest are dropped."""
 _TEXT_LIMIT = 500
 RESTARTS = "restarts"
-"""Text about the end of a run that is started again, because somebody asked for a restart."""
+"""Text about the end of a run that a user restarts."""
 ENDS_AT = "at "
 """First word of the text about a preemption of which the run is given notice."""
 

@@ -182,7 +182,7 @@ def _with_channel(outbox: Outbox, channel: str, state: ChannelState) -> Outbox:
 
 
 class Content(NamedTuple):
-    """What a request says."""
+    """The content of a request."""
 
     kind: str
     """The kind of its message, or `digest`."""

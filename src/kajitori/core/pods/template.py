@@ -102,7 +102,7 @@ def _user_container(
 
 
 def health_probes(check: HealthCheck) -> Manifest:
-    """Return the probes of a container whose readiness is its health.
+    """Return the probes of a container with a health check: it is ready while it is healthy.
 
     A readiness probe never ends a program, as a liveness probe would. Only a startup probe can have a pace of its own
     until the first success. It would end the program after its last failure, so it is allowed to fail for decades.

@@ -1,4 +1,4 @@
-"""What runs asked for, as named texts that can be compared side by side."""
+"""The requests of runs, as named texts that can be compared side by side."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Kind(StrEnum):
     STARTED = "started"
     """The run started after a long wait."""
     ENDED = "ended"
-    """The run succeeded, was stopped, or ended to be started again as somebody asked (`kaji restart`)."""
+    """The run succeeded, was stopped, or ended because a user restarts it (`kaji restart`)."""
     FAILED = "failed"
     """The run failed and is not restarted."""
     PREEMPTED = "preempted"

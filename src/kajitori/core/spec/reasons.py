@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 AfterCondition = Literal["succeeded", "healthy", "ended"]
-"""What has to be true of another run before a run that names it in `after` starts."""
+"""Condition that a run has to meet before a run that names it in `after` starts."""
 
 
 class Phase(StrEnum):

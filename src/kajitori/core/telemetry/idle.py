@@ -234,7 +234,7 @@ def watch_all(
 
 
 class Verdict(StrEnum):
-    """What is known about the GPUs of a run."""
+    """Conclusion about the GPUs of a run."""
 
     UNKNOWN = "unknown"
     """GPUs were not measured, or not lately."""

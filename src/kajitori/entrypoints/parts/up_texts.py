@@ -1,4 +1,4 @@
-"""What `kaji up` says: how to use it once it is ready, and what a repair of its objects has found."""
+"""Texts of `kaji up`: how to use it once it is ready, and the report of a repair."""
 
 from __future__ import annotations
 

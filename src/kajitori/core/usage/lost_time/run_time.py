@@ -97,7 +97,7 @@ def time_of_run(parts: Iterable[tuple[Held, Sequence[Slice]]], since: int, until
 
 
 def costs(each: Slice) -> bool:
-    """Whether a slice counts as a cost of its cause."""
+    """Return whether a slice counts as a cost of its cause."""
     return bool(each.cause) and each.category not in (Category.PRODUCTIVE, Category.SAVING)
 
 

@@ -8,7 +8,7 @@ from kajitori.core.usage.lost_time.run_time import RunTime
 from kajitori.core.usage.lost_time.slices import Category
 
 _SAY_SO = 'let rank 0 append {"checkpoint_seconds": 12.5} to $KAJI_METRICS after each checkpoint'
-"""What the user can do so that checkpoints are known."""
+"""Advice to the user if the times or the cost of checkpoints are not known."""
 
 
 def describe(time: RunTime, checkpoints: Checkpoints, *, can_save: bool) -> list[str]:

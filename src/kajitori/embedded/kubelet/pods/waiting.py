@@ -1,4 +1,4 @@
-"""What containers wait for before they are started: the reason in their status, the Event, and the next try."""
+"""Containers that cannot be started yet: the reason in their status, the Event, and the next try."""
 
 from __future__ import annotations
 
