@@ -21,7 +21,7 @@ PAGES = {
     "run/waiting": "/runs/default/gpt-long",
     "run/figures": "/runs/default/llama?tab=figures",
     "run/time": "/runs/default/llama?tab=time",
-    "run/why": "/runs/default/llama?tab=why",
+    "run/why": "/runs/default/llama?tab=stuck",
     "run/processes": "/runs/default/llama?tab=processes",
     "run/inside": "/runs/default/llama?tab=files&inside=0",
     "runs/compare": "/compare?run=default/llama&run=default/llama-fast",

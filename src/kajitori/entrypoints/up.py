@@ -267,6 +267,7 @@ async def _serve(
                 server=url,
                 server_ca=authorities,
                 images=node is not None and node.has_images,
+                own_command=node is None or node.has_images or options.nodes > 0,
                 own_addresses=node is not None and node.has_own_addresses,
             )
             policy.complete(completed)

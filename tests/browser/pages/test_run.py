@@ -253,7 +253,7 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
     open_address(page, "/runs/default/hung?rank=1")
     page.get_by_role("log").get_by_text("first step").wait_for()
     page.get_by_role("button", name="Show why").click()
-    page.wait_for_url(re.compile(r"tab=why&rank=1$"))
+    page.wait_for_url(re.compile(r"tab=stuck&rank=1$"))
     if isinstance(cluster, KajiUpOnRealServer):  # nothing on its node takes stacks, and the page says so
         page.get_by_text(re.compile("^Where its processes are is not known: ")).wait_for()
         assert not page.get_by_role("heading", name=re.compile("^Rank")).count()
@@ -273,7 +273,7 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
     with page.expect_response(re.compile("/hung/why$")):
         page.get_by_role("button", name="Look again").press("Enter")
     page.get_by_label("Stacks").select_option("Kept of attempt 1")
-    page.wait_for_url(re.compile(r"tab=why&attempt=1$"))
+    page.wait_for_url(re.compile(r"tab=stuck&attempt=1$"))
     page.get_by_role("alert").get_by_text("you may not create pods/exec").wait_for()
     page.get_by_label("Stacks").select_option("A look now")
     page.get_by_role("heading", name="Rank 1").wait_for()
@@ -284,7 +284,7 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
     uid = json.loads(cluster.kaji("inspect", "hung", "-o", "json").stdout)[0]["uid"]
     page.goto("about:blank")
     assert cluster.kaji("rm", "hung").returncode == 0
-    visit(page, removed.replace("hung", uid))
+    visit(page, removed.replace("hung", uid).replace("tab=stuck", "tab=why"))  # a link from before its new name
     page.get_by_text(re.compile("^Removed from the cluster")).wait_for()
     page.get_by_text(re.compile("^Attempt 1 at .*, before its members were ended: member 1: ")).wait_for()
     page.get_by_text(re.compile(r"Rank 0 on .* (is|waits) in all_reduce")).wait_for()
@@ -292,7 +292,7 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
     page.locator("code").filter(
         has_text=re.compile(r"Rank 0 on .*, process \d+: .*\n +all_reduce", re.DOTALL)
     ).wait_for()
-    assert page.get_by_role("tab", name="Why").evaluate("tab => tab.getBoundingClientRect().right") <= 360
+    assert page.get_by_role("tab", name="Stuck or slow").evaluate("tab => tab.getBoundingClientRect().right") <= 360
 
 
 def test_a_person_works_inside_a_member(cluster: KajiUp, page: Page) -> None:

@@ -12,7 +12,7 @@ export function EventItems({ events, about }: { events: readonly Event[]; about?
       {events.map((event) => (
         <Box
           component="li"
-          key={`${event.time} ${event.object} ${event.reason} ${event.message}`}
+          key={`${event.time} ${event.namespace} ${event.object} ${event.reason} ${event.message}`}
           sx={{ display: "grid", gridTemplateColumns: "104px minmax(0, 1fr)", gap: 3, py: 1, borderBottom: 1, borderColor: "divider" }}
         >
           <Box sx={{ color: "text.secondary" }}>

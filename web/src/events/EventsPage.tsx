@@ -5,7 +5,7 @@ import Skeleton from "@mui/material/Skeleton";
 import Switch from "@mui/material/Switch";
 import TextField from "@mui/material/TextField";
 import Typography from "@mui/material/Typography";
-import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { Link } from "react-router";
 import { useView } from "../address/useAddress";
@@ -20,27 +20,29 @@ import { pageOf } from "../sidepanel/address";
 import { lineOf } from "../words/commands";
 import { Since } from "../words/times/Since";
 import { EventItems } from "./EventItems";
-import { eventChoiceOf, eventParametersOf, fits, runOf } from "./events";
+import { eventChoiceOf, eventParametersOf, queryOf, runOf } from "./events";
 
 const PAGE = 200;
 const REFRESH_MS = 10_000;
 
-/** What happened to all runs of a namespace in the last hour, the newest first. */
+/** What happened in the last hour to all runs that the person may see, or to those of one team, the newest first. */
 export function EventsPage() {
   const [choice, change] = useView(eventChoiceOf, eventParametersOf);
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
   const namespaces = who.data?.namespaces.map(({ namespace }) => namespace) ?? [];
-  const team = choice.team || (namespaces[0] ?? "");
+  const only = namespaces.length === 1 ? (namespaces[0] ?? "") : "";
+  const query = queryOf(choice);
   const events = useInfiniteQuery({
-    queryKey: ["all-events", team],
-    queryFn: async ({ pageParam }) => contentOf(await client.GET("/v1/events", { params: { query: { namespace: team, limit: PAGE, continue: pageParam } } })),
+    queryKey: ["all-events", query],
+    queryFn: async ({ pageParam }) => contentOf(await client.GET("/v1/events", { params: { query: { ...query, limit: PAGE, continue: pageParam } } })),
     initialPageParam: "",
     getNextPageParam: (page) => page.continue ?? undefined,
     refetchInterval: REFRESH_MS,
-    enabled: !!who.data,
+    placeholderData: keepPreviousData,
   });
-  const found = useMemo(() => events.data?.pages.flatMap(({ items }) => items) ?? [], [events.data]);
-  const shown = found.filter((event) => fits(event, choice));
+  const shown = useMemo(() => events.data?.pages.flatMap(({ items }) => items) ?? [], [events.data]);
+  const isFiltered = choice.warnings || choice.text.trim() !== "";
+  const command = choice.team || only;
   return (
     <>
       <PastTabs />
@@ -52,8 +54,17 @@ export function EventsPage() {
         <FormControlLabel control={<Switch size="small" checked={choice.warnings} onChange={(_, warnings) => change({ warnings })} />} label="Warnings only" sx={{ mr: 0 }} />
         <SettledField label="Words" value={choice.text} settle={(text) => change({ text })} slotProps={{ htmlInput: { maxLength: 200, autoComplete: "off" } }} sx={{ width: 200 }} />
         {namespaces.length > 1 && (
-          <TextField select size="small" label="Team" value={team} onChange={({ target }) => change({ team: target.value })} sx={{ minWidth: 120 }}>
-            {namespaces.map((namespace) => (
+          <TextField
+            select
+            size="small"
+            label="Team"
+            value={choice.team}
+            onChange={({ target }) => change({ team: target.value })}
+            sx={{ minWidth: 120 }}
+            slotProps={{ select: { displayEmpty: true }, inputLabel: { shrink: true } }}
+          >
+            <MenuItem value="">All</MenuItem>
+            {withChosen(namespaces, choice.team).map((namespace) => (
               <MenuItem key={namespace} value={namespace}>
                 {namespace}
               </MenuItem>
@@ -65,16 +76,23 @@ export function EventsPage() {
       {!events.data && !events.error && <Skeleton variant="rectangular" height={320} />}
       {events.data && (
         <>
-          <Box sx={{ maxWidth: 480, mb: 3 }}>
-            <CopyLine text={lineOf("events", { "-N": team })} />
-          </Box>
-          {!shown.length && <Typography>{found.length ? "No event has these words." : "Nothing in the last hour: the cluster forgets events."}</Typography>}
+          {command && (
+            <Box sx={{ maxWidth: 480, mb: 3 }}>
+              <CopyLine text={lineOf("events", { "-N": command })} />
+            </Box>
+          )}
+          {!shown.length && <Typography>{isFiltered ? "No event of the last hour fits." : "Nothing in the last hour: the cluster forgets events."}</Typography>}
           <EventItems
             events={shown}
             about={(event) => {
               const run = runOf(event);
               const words = event.object.replace(/^Run\//, "");
-              return <>{run ? <Link to={pageOf("/runs", { namespace: team, name: run })}>{words}</Link> : words} </>;
+              return (
+                <>
+                  {namespaces.length > 1 && !choice.team && `${event.namespace}/`}
+                  {run ? <Link to={pageOf("/runs", { namespace: event.namespace, name: run })}>{words}</Link> : words}{" "}
+                </>
+              );
             }}
           />
           <More hasMore={events.hasNextPage} isLoading={events.isFetchingNextPage} load={() => void events.fetchNextPage()} />
@@ -82,4 +100,9 @@ export function EventsPage() {
       )}
     </>
   );
+}
+
+/** Return the namespaces to choose from, with the one of the address. */
+function withChosen(namespaces: readonly string[], chosen: string): readonly string[] {
+  return chosen && !namespaces.includes(chosen) ? [...namespaces, chosen] : namespaces;
 }

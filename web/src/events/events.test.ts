@@ -1,7 +1,5 @@
 import { expect, it } from "vitest";
-import { eventChoiceOf, eventParametersOf, fits, runOf } from "./events";
-
-const EVENT = { time: "", type: "Warning", reason: "Failed", object: "Pod/bert-2-13", message: "image not found", count: 1 };
+import { eventChoiceOf, eventParametersOf, queryOf, runOf } from "./events";
 
 it.each([
   ["Run/bert-2", "bert-2"],
@@ -10,13 +8,9 @@ it.each([
   ["PersistentVolumeClaim/bert-checkpoint", ""],
 ])("finds the run of %s", (object, run) => expect(runOf({ object })).toBe(run));
 
-it.each([
-  [{ text: "", warnings: true }, true],
-  [{ text: "BERT image", warnings: false }, true],
-  [{ text: "gpt", warnings: false }, false],
-])("fits %j: %j", (choice, expected) => {
-  expect(fits(EVENT, { team: "", ...choice })).toBe(expected);
-  expect(fits({ ...EVENT, type: "Normal" }, { team: "", ...choice, warnings: true })).toBe(false);
+it("asks the server for all teams or for one, and lets it filter", () => {
+  expect(queryOf({ team: "", text: " ", warnings: false })).toEqual({ everywhere: true });
+  expect(queryOf({ team: "vision", text: " bert image ", warnings: true })).toEqual({ namespace: "vision", search: "bert image", warnings: true });
 });
 
 it("keeps the choice in the address", () => {

@@ -1,10 +1,11 @@
-/** Events of all runs of a namespace. */
+/** Events of all runs, of one team or of all teams that the person may see. */
 import type { Schemas } from "../api/client";
 
 type Event = Schemas["EventView"];
 
 /** The choice that the address holds. */
 export interface EventChoice {
+  /** A namespace; empty for all. */
   team: string;
   text: string;
   /** Only warnings. */
@@ -30,12 +31,7 @@ export function runOf({ object }: Pick<Event, "object">): string {
   return kind === "Pod" ? name.replace(/-\d+-\d+$/, "") : "";
 }
 
-/** Whether an event fits the choice: each word of its text occurs. */
-export function fits(event: Event, { text, warnings }: EventChoice): boolean {
-  if (warnings && event.type !== "Warning") return false;
-  const said = `${event.object} ${event.reason} ${event.message}`.toLowerCase();
-  return text
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => said.includes(word));
+/** Return the query of the server's list for a choice. */
+export function queryOf({ team, text, warnings }: EventChoice) {
+  return { ...(team ? { namespace: team } : { everywhere: true }), ...(text.trim() && { search: text.trim() }), ...(warnings && { warnings }) };
 }

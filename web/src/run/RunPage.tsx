@@ -27,25 +27,9 @@ import { Findings } from "./overview/Findings";
 import { Note } from "./overview/Note";
 import { findingOf, phaseOf } from "./data/status";
 import { useRun } from "./data/useRun";
+import { tabNamed, tabsOf, TITLES, type TabName } from "./tabs";
 import { When } from "./overview/When";
 import { WhyItWaits } from "./WhyItWaits";
-
-const TABS = ["waits", "log", "figures", "members", "attempts", "files", "events", "time", "why", "processes", "terminal"] as const;
-type TabName = (typeof TABS)[number];
-
-const TITLES: Record<TabName, string> = {
-  waits: "Why it waits",
-  log: "Log",
-  figures: "Figures",
-  members: "Members",
-  attempts: "Attempts",
-  files: "Files",
-  events: "Events",
-  time: "Time",
-  why: "Why",
-  processes: "Processes",
-  terminal: "Terminal",
-};
 
 const TerminalPanel = later(async () => (await import("../terminal/TerminalPanel")).TerminalPanel);
 const Time = later(async () => (await import("../time/Time")).Time);
@@ -53,9 +37,6 @@ const ProcessesPanel = later(async () => (await import("../processes/ProcessesPa
 const WhyPanel = later(async () => (await import("../why/WhyPanel")).WhyPanel);
 const FilesPanel = later(async () => (await import("../files/FilesPanel")).FilesPanel);
 const Figures = later(async () => (await import("../figures/Figures")).Figures);
-
-/** The parts of the page that a removed run does not have: members, their events and shells. */
-const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "processes", "terminal"]);
 
 interface Properties {
   namespace: string;
@@ -85,7 +66,7 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
   const show = (next: TabName, ofRank: number | null = rank) =>
     go({ ...(next === usual && !isWaiting ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
   const showWhy = () => {
-    show("why");
+    show("stuck");
     head.current?.scrollIntoView();
   };
 
@@ -98,13 +79,13 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
   const isOffered: Partial<Record<TabName, boolean>> = {
     waits: isWaiting,
     log: usual === "log",
-    why: !isWaiting || !!view.status.attempts, // whether a run is stuck is no question before its first start
+    stuck: !isWaiting || !!view.status.attempts, // whether a run is stuck is no question before its first start
     terminal: mayEnter,
     processes: mayEnter && isRunning,
     files: mayEnter && (isRunning || !!view.spec.checkpoint?.path),
   };
-  const tabs = TABS.filter((known) => (isOffered[known] ?? true) && !(view.isRemoved && OF_LIVE_RUNS.has(known)));
-  const tab = tabs.find((known) => known === parameters.get("tab")) ?? first;
+  const tabs = tabsOf(isOffered, view.isRemoved);
+  const tab = tabNamed(parameters.get("tab"), tabs) ?? first;
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 4, rowGap: 2, mb: 3 }}>
@@ -142,7 +123,7 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
       <PartBoundary key={tab} fallback={<Skeleton variant="rectangular" height={320} />}>
         {tab === "figures" && <Figures run={view} rank={rank} isRemoved={view.isRemoved} />}
         {tab === "time" && <Time run={view} />}
-        {tab === "why" && (
+        {tab === "stuck" && (
           <WhyPanel key={view.uid} run={view} attempt={numberIn(parameters, "attempt")} choose={(attempt) => go({ tab, ...(attempt !== null && { attempt: `${attempt}` }) })} />
         )}
         {tab === "files" && (

@@ -25,6 +25,7 @@ import { Templates } from "./Templates";
 import { useAddressedDraft } from "./useAddressedDraft";
 import { forgetDraft } from "./useDraft";
 import { useOutlook } from "./outlook/useOutlook";
+import { useNeedsCommand } from "./useNeedsCommand";
 import { useSettled } from "./useSettled";
 import { WhatIfs } from "./outlook/WhatIfs";
 
@@ -42,6 +43,7 @@ export function StartPage() {
     () => withTeam(withNotebookDefaults(written, defaults), teams, usual),
     [written, defaults.name, defaults.image, teams.join(" "), usual],
   );
+  const needsCommand = useNeedsCommand();
   const missing = missingIn(draft) || (isChosen ? "" : "Choose a team.");
   const request = useMemo(() => requestOf(draft), [draft]);
   const settled = useSettled(useMemo(() => ({ request, isComplete: !missing }), [request, missing]));
@@ -94,7 +96,7 @@ export function StartPage() {
         <Box sx={{ display: "grid", gap: 5, alignContent: "start", gridTemplateColumns: "minmax(0, 1fr)" }}>
           <KindChoice kind={kind} choose={(chosen) => change({ kind: chosen })} />
           {kind === "notebook" && <MyNotebooks notebooks={notebooks ?? []} />}
-          <Fields show={show} has={has} kind={kind} isOpen={hasMore} teams={teams} team={team} usual={usual} notebook={defaults} change={change} />
+          <Fields show={show} has={has} kind={kind} isOpen={hasMore} teams={teams} team={team} usual={usual} needsCommand={needsCommand} notebook={defaults} change={change} />
           {(kind !== "notebook" || draft.base.code) && (
             <CodeDrop
               digest={draft.base.code?.digest ?? ""}

@@ -70,8 +70,7 @@ async def who_am_i(api: Shared, user: Caller, query: Annotated[WhoAmIParameters,
     """The API server's answers, which may be some seconds old. Namespaces are those of teams and runs, those whose
     RoleBindings name the caller or a group of the caller, and the one that is asked for. In a cluster of many
     namespaces, some in which the caller has neither a team nor a run nor a RoleBinding are left out."""
-    bound = await api.callers.bound.of(user)
-    rights = await asyncio.gather(*(_rights(user, name) for name in _namespaces(api, user, query.namespace, bound)))
+    rights = await asyncio.gather(*(_rights(user, name) for name in await namespaces_for(api, user, query.namespace)))
     operator = await user.may("patch", "", resource=NODES)
     namespaces = sorted((right for right in rights if right is not None), key=lambda right: right.namespace)
     return answer(WhoAmI(user=user.name, groups=sorted(user.groups), namespaces=namespaces, operator=operator))
@@ -94,8 +93,8 @@ async def teams(api: Shared, user: Caller) -> Response:
     return answer(TeamList(items=items))
 
 
-def _namespaces(api: Api, user: User, asked: str, bound: set[str]) -> list[str]:
-    """Return the namespaces of teams and runs, and the `bound` ones in which the caller has a role of any kind; at most
+async def namespaces_for(api: Api, user: User, asked: str = "") -> list[str]:
+    """Return the namespaces in which the caller may have rights: those of teams, of runs and of RoleBindings; at most
     MAX_NAMESPACES, those that concern the caller first."""
     teams = api.policy.current().policy.teams
     own = {api.namespace} | ({asked} if asked else set())
@@ -105,7 +104,7 @@ def _namespaces(api: Api, user: User, asked: str, bound: set[str]) -> list[str]:
     others = {namespace for namespace, _ in api.mirror.runs}
     for name, team in teams.items():
         (own if _is_in(team, user) else others).update(team.namespaces_of(name))
-    bound = bound - own
+    bound = await api.callers.bound.of(user) - own
     return [*sorted(own), *sorted(bound), *sorted(others - own - bound)][:MAX_NAMESPACES]
 
 

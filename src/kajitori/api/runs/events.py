@@ -11,9 +11,19 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from kajitori.api.answers.paging import DEFAULT_LIMIT, MAX_LIMIT, PageParameters, Parameters, decode_token, encode_token
+from kajitori.api.answers.paging import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    PageParameters,
+    Parameters,
+    ShortName,
+    decode_token,
+    encode_token,
+    words_of,
+)
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.identity.routes import namespaces_for
 from kajitori.api.lookup import find_run, require_definition
 from kajitori.api.rights import User
 from kajitori.api.runs.tracking import RunTracker
@@ -39,8 +49,14 @@ class EventParameters(Parameters):
 
 
 class EventListParameters(PageParameters):
-    namespace: str = Field(default="", max_length=253)
-    """Default: the server's own."""
+    namespace: ShortName = ""
+    """Default: the server's own, or all with `everywhere`."""
+    everywhere: bool = False
+    """Whether to list the events of all namespaces whose runs the caller may list, up to 64."""
+    search: str = Field(default="", max_length=1024)
+    """Words that the namespace, object, reason or message has to contain, in any order."""
+    warnings: bool = False
+    """Only warnings."""
 
 
 class EventWatchParameters(Parameters):
@@ -52,18 +68,45 @@ class EventWatchParameters(Parameters):
 
 @router.get("/v1/events", responses=describes(EventList), summary="Events of all runs, the newest first")
 async def list_all_events(api: Shared, user: Caller, query: Annotated[EventListParameters, Query()]) -> Response:
-    """Events of a namespace's runs and their members. Kubernetes deletes Events after an hour."""
-    namespace = query.namespace or api.namespace
-    await user.require("list", namespace)
+    """Events of runs and their members in a namespace, or in all. Kubernetes deletes Events after an hour."""
+    namespaces = await _listed_namespaces(api, user, query)
     require_definition(api)
-    after = decode_token(query.continue_, tuple[str, int, str]) if query.continue_ else None
-    async with api.runs.events.reading(namespace) as feed:
-        events = sorted(feed.of_all_runs(_runs_of(api, namespace)), key=sort_key, reverse=True)
+    after = decode_token(query.continue_, tuple[str, int, str, str]) if query.continue_ else None
+    words = words_of(query.search)
+    found = await asyncio.gather(*(_events_in(api, namespace) for namespace in namespaces))
+    events = [event for events in found for event in events if _fits(event, words, query)]
+    events.sort(key=sort_key, reverse=True)
     if after is not None:
         events = [event for event in events if sort_key(event) < after]
     page = events[: query.limit]
     following = encode_token(sort_key(page[-1])) if len(events) > len(page) else None
     return answer(EventList(items=[event_view(event) for event in page], continue_=following))
+
+
+async def _listed_namespaces(api: Api, user: User, query: EventListParameters) -> list[str]:
+    """Return the namespaces of a list. Raises Forbidden if the caller may list runs in none of them."""
+    if query.namespace or not query.everywhere:
+        await user.require("list", query.namespace or api.namespace)
+        return [query.namespace or api.namespace]
+    names = await namespaces_for(api, user)
+    allowed = await asyncio.gather(*(user.may("list", name) for name in names))
+    found = [name for name, is_allowed in zip(names, allowed, strict=True) if is_allowed]
+    if not found:
+        await user.require("list", api.namespace)
+    return found
+
+
+async def _events_in(api: Api, namespace: str) -> list[Event]:
+    async with api.runs.events.reading(namespace) as feed:
+        return list(feed.of_all_runs(_runs_of(api, namespace)))
+
+
+def _fits(event: Event, words: list[str], query: EventListParameters) -> bool:
+    if query.warnings and event.type != "Warning":
+        return False
+    view = event_view(event)
+    said = f"{view.namespace} {view.object} {view.reason} {view.message}".casefold()
+    return all(word in said for word in words)
 
 
 @router.get(

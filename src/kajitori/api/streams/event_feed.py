@@ -175,16 +175,17 @@ def time_of(event: Event) -> str:
     return event.last_timestamp or event.event_time or event.first_timestamp or event.metadata.creation_timestamp
 
 
-def sort_key(event: Event) -> tuple[str, int, str]:
+def sort_key(event: Event) -> tuple[str, int, str, str]:
     """Return the key that sorts Events by time, and within a second by resource version if that is a number."""
     version = event.metadata.resource_version
-    return time_of(event), int(version) if version.isdigit() else 0, event.metadata.name
+    return time_of(event), int(version) if version.isdigit() else 0, event.metadata.name, event.metadata.namespace
 
 
 def event_view(event: Event) -> EventView:
     """Return the view of an Event."""
     about = event.involved_object
     return EventView(
+        namespace=event.metadata.namespace,
         time=time_of(event),
         type=event.type,
         reason=event.reason,

@@ -233,6 +233,7 @@ class CommandLineView(View):
 class EventView(View):
     """Something that happened to a run or one of its members."""
 
+    namespace: str
     time: Time
     type: str
     reason: str

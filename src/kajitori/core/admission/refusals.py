@@ -62,6 +62,7 @@ def refusals(
     wrong_name = name_fault(run.name, "metadata.name")
     if wrong_name is not None:
         yield wrong_name
+    yield from _faults_of_command(spec, policy, facts)
     yield from _faults_of_rights(spec, policy, resolved)
     yield from _faults_of_ceilings(spec, policy, resolved)
     yield from _faults_of_injection(spec, policy)
@@ -93,6 +94,14 @@ def refusals(
     elif spec.resources.gpu_type is not None and not resolved.gpus:
         message = "the number of GPUs of a whole node is not known yet"
         yield Fault("spec.resources.gpu", message, hint="set it with resources.gpu", code="Unknown")
+
+
+def _faults_of_command(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
+    if policy.images.own_command or facts.admitted or spec.type == "notebook" or spec.command or spec.args:
+        return
+    message = "there is no command, and this server cannot look it up in the image: without a container engine, runs "
+    message += "start the machine's own programs"
+    yield Fault("spec.command", message, hint="name it after the image: IMAGE python3 train.py", code="NoCommand")
 
 
 def _faults_of_rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:

@@ -61,11 +61,13 @@ def on_own_cluster(
     server_ca: str | None = None,
     *,
     images: bool = False,
+    own_command: bool = True,
     own_addresses: bool = False,
 ) -> Policy:
     """Return the policy for the embedded cluster of `kaji up`. It has a first step, and no network plugin that enforces
     NetworkPolicies, and its users operate it. Its members are processes of a user with a home folder; with `images`
-    they are containers, which the engine isolates. own_addresses: whether each Pod has a network namespace, in which it
+    they are containers, which the engine isolates. own_command: whether a run may leave its command to the image, if
+    the file does not say it. own_addresses: whether each Pod has a network namespace, in which it
     can be isolated."""
     network = policy.network.model_copy(update={"enforced": False, "isolates_alone": images or own_addresses})
     home = policy.notebooks.home or ("folder" if images else "unchanged")
@@ -73,6 +75,8 @@ def on_own_cluster(
     operators = policy.operators if "operators" in policy.model_fields_set else ""
     completed = with_first_step(policy, image, server, server_ca)
     update: dict[str, Any] = {"network": network, "notebooks": notebooks, "operators": operators}
+    if "own_command" not in policy.images.model_fields_set:
+        update["images"] = policy.images.model_copy(update={"own_command": own_command})
     if own_addresses and policy.start.image is None:
         update["start"] = completed.start.with_server_on_bridge()
     return completed.model_copy(update=update)

@@ -126,6 +126,11 @@ def _programs(policy: Policy) -> Rules:
     yield "images.allow", allowed
     if images.deny:
         yield "images.deny", f"These images may not run: {_listed(images.deny)}."
+    if not images.own_command:
+        yield (
+            "images.ownCommand",
+            "A run has to name its command: it starts a program of the machine, not of the image.",
+        )
     yield "security.allowRoot", f"Programs may {_not(security.allow_root)}run as root."
     yield "security.allowPrivileged", f"Programs may {_not(security.allow_privileged)}run privileged."
     yield "security.allowHostNetwork", f"Members may {_not(security.allow_host_network)}use the network of their node."

@@ -113,6 +113,35 @@ async def test_events_of_a_namespaces_runs_are_listed_newest_first(world: World)
     assert [item["reason"] for item in other["items"]] == ["Elsewhere"]
 
 
+async def test_events_of_all_namespaces_are_one_list(world: World) -> None:
+    """It has those whose runs the caller may list, in pages, and the server filters them."""
+    put_story(world)
+    world.kubernetes.put("runs", run("bert", namespace="other"))
+    world.kubernetes.put("runs", run("spy", namespace="secret"))
+    hidden = event("hidden", "Run", "spy", 6) | {"metadata": {"name": "hidden", "namespace": "secret"}}
+    world.kubernetes.put("events", hidden)
+    world.kubernetes.put("events", event("failed", "Run", "bert", 7) | {"type": "Warning", "message": "no image"})
+    world.kubernetes.denied |= {("ada", "list", "runs", "secret"), ("ada", "list", "runs", "")}
+    await world.caught_up()
+
+    async def found(**params: str) -> list[str]:
+        reasons, token = list[str](), ""
+        while True:
+            page = (await world.http.get(ALL, params={"everywhere": "true", "continue": token, **params})).json()
+            reasons += [f"{item['namespace']}/{item['reason']}" for item in page["items"]]
+            if not (token := page.get("continue", "")):
+                return reasons
+
+    all_of_them = ["team/Failed", "other/Elsewhere", "team/Killed", "team/Started", "team/Gone", "team/Queued"]
+    assert await found() == await found(limit="2") == all_of_them
+    assert await found(warnings="true") == await found(search="IMAGE run/bert") == ["team/Failed"]
+    assert await found(search="other elsewhere", limit="1") == ["other/Elsewhere"]
+    assert await found(namespace="other") == ["other/Elsewhere"]
+    world.kubernetes.denied |= {("ada", "list", "runs", "*")}
+    world.clock.now += 3600
+    assert (await world.http.get(ALL, params={"everywhere": "true"})).status_code == 403
+
+
 async def test_events_of_one_second_are_listed_in_order_of_creation(world: World) -> None:
     world.kubernetes.put("runs", run("bert", phase="Running"))
     for name in ("zeta", "alpha", "mid"):

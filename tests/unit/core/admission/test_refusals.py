@@ -240,6 +240,23 @@ def test_on_a_cluster_of_ones_own_nobody_is_to_be_asked() -> None:
     assert refused({"resources": {"gpu": 1}}, told, cpus)["spec.resources.gpu"].hint == "leave GPUs out, or ask Ada"
 
 
+def test_a_run_names_its_command_where_images_do_not_run() -> None:
+    """Without a container engine `kaji up` starts programs of its machine. Notebooks have a command; the file may allow
+    it, for nodes with an engine that join; and a run that was admitted before goes on."""
+
+    def faults(spec: dict[str, Any], policy: dict[str, Any], *, own_command: bool = False, **facts: Any) -> set[str]:
+        own = on_own_cluster(parse_policy(policy), "kajitori", "http://127.0.0.1:1", own_command=own_command)
+        return set(refused(spec | {"privileged": True}, own, replace(FACTS, **facts)))
+
+    assert "spec.command" in faults({}, {})
+    assert "spec.command" not in faults({"args": ["nvidia-smi"]}, {})
+    assert "spec.command" not in faults({"command": ["bash"]}, {})
+    assert "spec.command" not in faults({"type": "notebook"}, {})
+    assert "spec.command" not in faults({}, {}, own_command=True)
+    assert "spec.command" not in faults({}, {"images": {"ownCommand": True}})
+    assert "spec.command" not in faults({}, {}, admitted=True)
+
+
 def test_an_invalid_name_is_refused() -> None:
     """A Run created with kubectl may have a name that no host name can have."""
     for name in ("1a", "a" * 49, "a.b"):

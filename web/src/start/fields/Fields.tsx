@@ -16,6 +16,13 @@ export const GRID = {
   alignItems: "start",
 };
 
+const EXAMPLES = {
+  run: "For example: python train.py --lr 3e-4.",
+  sweep: "For example: sh -c 'python train.py --seed $KAJI_ARRAY_INDEX'.",
+};
+const MAY_BE_EMPTY = "If you leave it empty, the image's own command runs.";
+const IS_NEEDED = "This server has no container engine: the command is a program of its machine, whatever the image.";
+
 export interface Properties {
   /** Return the value and the faults of a field. */
   show: (name: FieldName) => Shown;
@@ -30,6 +37,8 @@ export interface Properties {
   team: string;
   /** The namespace of runs that name none; empty while it is not known. */
   usual: string;
+  /** Whether a run has to name its command. */
+  needsCommand: boolean;
   /** What a notebook has if the form does not say it. */
   notebook: NotebookDefaults;
   /** Set several fields. */
@@ -38,7 +47,7 @@ export interface Properties {
 
 /** The fields of the form. */
 export function Fields(properties: Properties) {
-  const { show, has, kind, teams, team, usual, notebook } = properties;
+  const { show, has, kind, teams, team, usual, needsCommand, notebook } = properties;
   const gpus = useGpus();
   const chosenType = show("gpuType");
   const isNotebook = kind === "notebook";
@@ -63,7 +72,8 @@ export function Fields(properties: Properties) {
           <Field
             {...show("command")}
             label="Command"
-            help={kind === "sweep" ? "For example: sh -c 'python train.py --seed $KAJI_ARRAY_INDEX'." : "For example: python train.py --lr 3e-4. If you leave it empty, the image's own command runs."}
+            help={isNotebook ? "Instead of JupyterLab." : `${EXAMPLES[kind]} ${needsCommand ? IS_NEEDED : MAY_BE_EMPTY}`}
+            required={needsCommand && !isNotebook}
             lines={1}
             code
           />

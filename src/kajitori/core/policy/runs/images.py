@@ -29,6 +29,9 @@ class Images(Document):
     for all others."""
     pull_secrets: list[ObjectName] = Field(default_factory=list)
     """Names of Secrets in the run's namespace that are used as imagePullSecrets."""
+    own_command: bool = True
+    """Whether a run that names no command runs the image's own. If not, such a run is refused. `kaji up` knows that it
+    has no images without a container engine: its processes are this machine's own programs."""
 
     @field_validator("allow", "deny")
     @classmethod

@@ -112,9 +112,9 @@ def command_line(container: Mapping[str, Any], environment: Mapping[str, str]) -
     if not words:
         image = container.get("image", "")
         raise ConfigError(
-            f"there is no command, and the process kubelet cannot look it up in the image ({image}): it runs this "
-            "machine's own programs",
-            hint="name the command after the image: IMAGE python3 train.py",
+            f"there is no command, and this node cannot look it up in the image ({image}): without a container engine, "
+            "runs start the machine's own programs",
+            hint="name it after the image: IMAGE python3 train.py",
             code="NoCommand",
         )
     return [expand(word, environment) for word in words]
