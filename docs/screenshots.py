@@ -12,6 +12,9 @@ The first five share a `kaji up` with simulated nodes in a temporary folder; it 
 runs show something. The others show written objects. Traffic, and what takes weeks to record, are written answers
 (screens/answers.py). Japanese needs a font, such as Debian's fonts-vlgothic.
 
+run/tensorboard needs TensorBoard on the PATH. All is done in a mount namespace (unshare), where the home of the
+scene is /mnt/ada and the host is called laptop: pictures show no paths of the machine on which they are taken.
+
 Pictures in docs/figures are WebP, which takes half of the space of PNG.
 """
 
@@ -39,7 +42,8 @@ from bench.parts.processes import answer, helper
 from playwright.sync_api import Browser, Page, Route, StorageState, sync_playwright
 from playwright.sync_api import Error as BrowserError
 from screens.answers import written_answers
-from screens.pages import KEPT, KINDS, NEEDS_FIGURES, PRESSES, SHOWS, TYPES, WHOLE, Kind
+from screens.home import enter, leave_home, show_as_home
+from screens.pages import CLICKS, KEPT, KINDS, LATE, PRESSES, SHOWS, TYPES, WHOLE, Kind
 from screens.up import kaji, running_up, start_runs
 
 log = logging.getLogger(__name__)
@@ -107,6 +111,8 @@ class Camera:
                 page.route(pattern, answering(content))
         page.goto(urljoin(self.server, address))
         page.locator("h1").first.wait_for(timeout=LOADED_MILLISECONDS)
+        for selector in CLICKS.get(name, ()):
+            page.locator(selector).first.click()
         if name in PRESSES:
             page.keyboard.press(PRESSES[name])
             page.get_by_role("dialog").wait_for()
@@ -143,8 +149,7 @@ class Camera:
 
 def take_of_up(browser: Browser, wanted: Mapping[str, Sequence[str]], to: Path) -> int:
     """Take pictures of a `kaji up`, by their kind, first without runs. Returns the number of pages that failed."""
-    with tempfile.TemporaryDirectory(prefix="kajitori-") as name, running_up(Path(name)):
-        folder = Path(name)
+    with _home() as folder, running_up(folder):
         link = kaji(folder, "open", "--print").strip()
         camera = Camera(browser, link, signed_in(browser, link), to)
         missing = camera.take("empty", wanted["empty"], {}) if "empty" in wanted else 0
@@ -156,11 +161,19 @@ def take_of_up(browser: Browser, wanted: Mapping[str, Sequence[str]], to: Path) 
         time.sleep(STARTED_SECONDS)
         for is_patient in (False, True):
             for kind, pages in later.items():
-                chosen = [name for name in pages if (name in NEEDS_FIGURES) == is_patient]
+                chosen = [name for name in pages if (name in LATE) == is_patient]
                 if chosen and is_patient:
                     time.sleep(max(0.0, began + FIGURES_SECONDS - time.monotonic()))
                 missing += camera.take(kind, chosen, {})
         return missing
+
+
+@contextlib.contextmanager
+def _home() -> Iterator[Path]:
+    """Yield a temporary folder by a path that is the same on every machine."""
+    with tempfile.TemporaryDirectory(prefix="kajitori-") as name:
+        yield show_as_home(Path(name))
+        leave_home()
 
 
 def take_of_written(browser: Browser, kind: str, wanted: Sequence[str], to: Path) -> int:
@@ -211,6 +224,7 @@ def main() -> int:
     parser.add_argument("--kind", action="append", choices=KINDS, help="may be repeated; else what docs/figures has")
     parser.add_argument("--to", type=Path, default=FIGURES, metavar="FOLDER", help="PNG; else docs/figures")
     options = parser.parse_args()
+    enter()
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
     chromium = shutil.which("chromium")

@@ -10,6 +10,7 @@ PAGES = {
     "runs/list": "/runs",
     "runs/beside": "/runs/default/llama?list=",
     "runs/search": "/runs",
+    "runs/clean-up": "/runs",
     "runs/start": "/start?from=default/llama",
     "run/log": "/runs/default/llama",
     "run/members": "/runs/default/bert-large?tab=members",
@@ -20,6 +21,7 @@ PAGES = {
     "run/files": "/runs/default/llama?tab=files",
     "run/waiting": "/runs/default/gpt-long",
     "run/figures": "/runs/default/llama?tab=figures",
+    "run/tensorboard": "/runs/default/llama?tab=figures",
     "run/time": "/runs/default/llama?tab=time",
     "run/why": "/runs/default/llama?tab=stuck",
     "run/processes": "/runs/default/llama?tab=processes",
@@ -28,6 +30,7 @@ PAGES = {
     "cluster/map": "/cluster",
     "cluster/table": "/cluster?as=table",
     "cluster/node": "/cluster/h100-01",
+    "cluster/test": "/cluster/a100-12",
     "cluster/board": "/board",
     "networks/traffic": "/networks",
     "networks/past": "/networks?part=past",
@@ -42,12 +45,13 @@ PAGES = {
     "usage/usage": "/usage?by=run",
     "usage/history": "/history",
     "usage/audit": "/audit",
+    "usage/events": "/events",
     "mine/mine": "/mine",
     "mine/policy": "/policy",
 }
 """Addresses on a `kaji up` with some runs."""
-NEEDS_FIGURES = {"run/figures", "run/time", "runs/compare", "usage/usage"}
-"""Pages that show something once the runs have run for some minutes."""
+LATE = {"run/figures", "run/tensorboard", "run/time", "runs/compare", "usage/usage", "cluster/test"}
+"""Pages that show something once the runs have run for some minutes, and the test of a node, which adds a team."""
 EMPTY = {
     name: PAGES[name].partition("?")[0]
     for name in ("runs/list", "runs/start", "cluster/map", "cluster/board", "queue/timeline", "sweeps/list")
@@ -87,7 +91,10 @@ SHOWS = {
     "run/figures": ".uplot",
     "runs/compare": ".uplot, [aria-label=Differences]",
     "run/files": "table",
-    "run/processes": "td",
+    "run/processes": "td:nth-child(2):not(:empty)",
+    "run/tensorboard": "a:text-is('Open')",
+    "cluster/test": ":text('It is under way')",
+    "usage/events": "main li",
     "run/inside": "td",
     "run/members-many": "[role=region] strong",
     "run/terminal": ".xterm-rows :text('#')",
@@ -97,6 +104,16 @@ SHOWS = {
 """CSS selectors of what a page has to show before its picture is taken."""
 WHOLE = {"run/members-many", "cluster/board-phone"}
 """Pictures of the whole page, also of what has to be scrolled to."""
+CLICKS: Mapping[str, tuple[str, ...]] = {
+    "runs/clean-up": (
+        "button:text-is('Clean up')",
+        "[role=dialog] [role=combobox]",
+        "[role=option]:text-is('at any time')",
+    ),
+    "run/tensorboard": ("summary:text-is('TensorBoard')", "button:text-is('Start')"),
+    "cluster/test": ("button:text-is('Test it')",),
+}
+"""CSS selectors of what is clicked as soon as the page is there, in this order."""
 PRESSES = {"runs/search": "Control+k"}
 """The key that is pressed as soon as the page is there."""
 TYPES = {
@@ -142,7 +159,7 @@ KINDS = {
 
 KEPT: Mapping[str, Collection[str]] = {
     "empty": EMPTY,
-    "usual": PAGES.keys() - {"run/processes", "mine/policy"},  # these show paths of the machine
+    "usual": PAGES,
     "phone": (
         *("runs/list", "runs/start", "run/log", "run/members-many", "run/figures", "cluster/map", "cluster/board"),
         *("queue/timeline", "queue/run", "networks/use", "sweeps/one", "usage/usage", "usage/history", "mine/mine"),

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
+from kajitori.core.policy.file import own_machine_policy
+
 KAJI = Path(sys.executable).with_name("kaji")
 UP_SECONDS = 60.0
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 NETWORKS = """
 researchers: ["10.0.0.0/16"]
@@ -65,7 +72,20 @@ with open(os.environ["KAJI_RESULT"], "w") as file:
 
 SIMULATED = "node.kubernetes.io/instance-type=simulated"
 SMALL = ("--cpus", "0.1", "-m", "64m")
-TRAINS = ("-n", "4", *SMALL, "--checkpoint", "/ckpt", "--code", ".", "python:3.11", "python3", "train.py")
+TRAINS = (
+    "-n",
+    "4",
+    *SMALL,
+    "--checkpoint",
+    "/ckpt",
+    "--tensorboard",
+    "/ckpt",
+    "--code",
+    ".",
+    "python:3.11",
+    "python3",
+    "train.py",
+)
 RUNS: tuple[tuple[str, ...], ...] = (
     ("--name", "llama", *TRAINS),
     ("--name", "llama-fast", *TRAINS, "--lr", "6e-4"),
@@ -82,13 +102,20 @@ RUNS: tuple[tuple[str, ...], ...] = (
 )
 
 
+TESTED = "a100-12"
+"""A node that runs nothing; policy has a test for it."""
+
+
 @contextlib.contextmanager
 def running_up(folder: Path) -> Iterator[None]:
     """Run `kaji up` with 48 simulated nodes. The runs are deleted at the end, because members outlive the server."""
     (folder / "networks.yaml").write_text(NETWORKS)
+    (folder / "policy.yaml").write_text(_policy(folder))
     words = ("up", "--data", str(folder), "--nodes", "48", "--gpu-type", "h100", "--gpu-type", "a100")
     words += ("--networks", "networks.yaml")  # the page shows this path
-    with subprocess.Popen([KAJI, *words], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
+    with subprocess.Popen(
+        [KAJI, *words], cwd=folder, env=_environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as up:
         try:
             until = time.monotonic() + UP_SECONDS
             while not (folder / "kaji.json").exists():
@@ -118,4 +145,22 @@ def start_runs(folder: Path) -> None:
 def kaji(folder: Path, *words: str, within: Path | None = None) -> str:
     """Return what a command printed that ran within a folder."""
     command = [KAJI, "--cluster", folder, *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=within).stdout
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, cwd=within, env=_environment(folder)
+    ).stdout
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Return the environment of a user of the system's Python, whose path is the same on most machines, and of the
+    TensorBoard that is installed."""
+    board = shutil.which("tensorboard")
+    path = ":".join([*SYSTEM_PATH, *([str(Path(board).parent)] if board else [])])
+    return os.environ | {"HOME": str(folder), "PATH": path}
+
+
+def _policy(folder: Path) -> str:
+    """Return the policy of `kaji up`, with a test of one node."""
+    policy = own_machine_policy(str(folder), mounts=True, checkpoint_root=str(folder / "checkpoints"))
+    document = policy.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    document["preflight"] = {"image": "preflight:1", "nodes": {"kubernetes.io/hostname": TESTED}}
+    return str(yaml.safe_dump(document, sort_keys=False))

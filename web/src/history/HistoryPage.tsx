@@ -46,27 +46,27 @@ export function HistoryPage() {
           value={filter.name}
           settle={(name) => change({ name })}
           slotProps={{ htmlInput: { maxLength: 253, autoComplete: "off" } }}
-          sx={{ width: 168 }}
+          sx={{ width: 200 }}
         />
         <SettledField
           label="Words in labels, note …"
           value={filter.text}
           settle={(text) => change({ text })}
           slotProps={{ htmlInput: { maxLength: 1024, autoComplete: "off", dir: "auto" } }}
-          sx={{ width: 168 }}
+          sx={{ width: 200 }}
         />
         <OwnerChooser owner={filter.owner} choose={(owner) => change({ owner })} />
         <TeamChooser team={filter.team} choose={(team) => change({ team })} />
         <SpanChooser span={filter.span} choose={(span) => change({ span })} label="Created" withAll />
-        <ViewMenu table="history" parameters={parametersOf(filter)} />
-        <ExportMenu name="ended-runs" rows={runs.length} missing={history.hasNextPage ? "The file has the rows that are loaded." : ""} csv={() => csvOf(runs)} />
-        <ColumnChoice columns={COLUMNS} chosen={columns} choose={choose} />
       </Box>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
         <Phases chosen={filter.phases} choose={(phases) => change({ phases })} />
         <Box sx={{ flex: "1 1 320px", minWidth: 0 }}>
           <CopyLine text={commandOf(filter, Date.now())} />
         </Box>
+        <ViewMenu table="history" parameters={parametersOf(filter)} />
+        <ExportMenu name="ended-runs" rows={runs.length} missing={history.hasNextPage ? "The file has the rows that are loaded." : ""} csv={() => csvOf(runs)} />
+        <ColumnChoice columns={COLUMNS} chosen={columns} choose={choose} />
       </Box>
       {history.error && !history.data && <Problem error={history.error} retry={() => void history.refetch()} />}
       {!history.data && !history.error && <Skeleton variant="rectangular" height={320} />}

@@ -23,10 +23,10 @@ import { MEMBER } from "./view";
 
 const COLUMNS: Column<Row>[] = [
   { name: "State", width: "128px", phone: "98px", sort: "phase", cell: ({ phase }) => <StateMark phase={phase} /> },
-  { name: "Sweep", width: "minmax(120px, 2fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: ({ name }) => name },
-  { name: "Best so far", width: "minmax(160px, 2fr)", cell: (sweep) => <BestResult sweep={sweep} succeeded={sweep.members.succeeded ?? 0} /> },
+  { name: "Sweep", width: "minmax(120px, 1.5fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: ({ name }) => name },
+  { name: "Best so far", width: "minmax(200px, 3fr)", cell: (sweep) => <BestResult sweep={sweep} succeeded={sweep.members.succeeded ?? 0} /> },
   { name: "Progress", width: "120px", phone: "80px", cell: ({ members }) => <ProgressBar counts={countsOf(members)} /> },
-  { name: "Members", width: "minmax(240px, 3fr)", sort: "members", descending: true, cell: ({ members }) => progressWords(countsOf(members)) },
+  { name: "Members", width: "minmax(200px, 3fr)", sort: "members", descending: true, cell: ({ members }) => progressWords(countsOf(members)) },
   { name: "Owner", width: "minmax(80px, 1fr)", sort: "owner", cell: ({ owner }) => owner },
   { name: "Team", width: "minmax(80px, 1fr)", sort: "namespace", cell: ({ namespace }) => namespace },
   { name: "Age", width: "96px", right: true, sort: "createdAt", descending: true, cell: ({ createdAt }) => <Age time={createdAt} /> },

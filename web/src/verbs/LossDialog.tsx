@@ -45,8 +45,8 @@ export function LossDialog({ verb, runs, close, confirm, kill }: Properties) {
             {isOne ? "It leaves the list, and its log goes with it. History keeps its end; its checkpoint stays." : "They leave the list, and their logs go with them. History keeps their ends; their checkpoints stay."}
           </Typography>
         )}
-        {verb === "stop" && <Typography gutterBottom>{isOne ? "It can be resumed from its last checkpoint." : "They can be resumed from their last checkpoints."}</Typography>}
-        {verb === "restart" && <Typography gutterBottom>{isOne ? "It is stopped, and queued again once it has ended. It goes on from its last checkpoint." : "They are stopped, and queued again once they have ended. They go on from their last checkpoints."}</Typography>}
+        {verb === "stop" && <Typography gutterBottom>{isOne ? "It can be resumed: it goes on from its last checkpoint, or begins again if it has none." : "They can be resumed: each goes on from its last checkpoint, or begins again if it has none."}</Typography>}
+        {verb === "restart" && <Typography gutterBottom>{isOne ? "It is stopped, and queued again once it has ended. It goes on from its last checkpoint, or begins again if it has none." : "They are stopped, and queued again once they have ended. Each goes on from its last checkpoint, or begins again if it has none."}</Typography>}
         {(verb === "kill" || kill) && <Typography gutterBottom>Kill gives members one second to end, in place of the time that the run allows for a last checkpoint.</Typography>}
         {losing.length > 0 && (
           <>
