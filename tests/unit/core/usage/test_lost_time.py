@@ -269,3 +269,8 @@ def test_only_lost_work_has_a_cause_and_a_node() -> None:
 
 def test_each_category_is_explained() -> None:
     assert all(category.meaning for category in Category)
+
+
+def test_a_restart_that_a_user_asks_for_is_no_interruption() -> None:
+    assert not is_interruption("RestartedByUser")
+    assert is_interruption("ProgramFailed")

@@ -89,7 +89,14 @@ _OVERLAYS = ((Kind.HUNG, Category.HUNG), (Kind.IDLE, Category.IDLE), (Kind.SAVED
 
 
 _KEEPS_ALL = frozenset(
-    {"", Phase.SUCCEEDED.value, Reason.STOPPED_BY_USER.value, Reason.PARKED.value, Reason.DELETING.value}
+    {
+        "",
+        Phase.SUCCEEDED.value,
+        Reason.STOPPED_BY_USER.value,
+        Reason.RESTARTED_BY_USER.value,
+        Reason.PARKED.value,
+        Reason.DELETING.value,
+    }
 )
 """Ends of an attempt that lose no work: it succeeded, or its user ended it."""
 
