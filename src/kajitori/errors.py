@@ -22,8 +22,8 @@ KajitoriError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -102,6 +102,12 @@ class InvalidInput(KajitoriError):
     def one(cls, field: str, message: str, *, value: str = "", hint: str = "", code: str = "Invalid") -> InvalidInput:
         """Return the error for a single fault."""
         return cls([Fault(field, message, value, hint, code)])
+
+    def renamed(self, words: Mapping[str, str]) -> InvalidInput:
+        """Return the error with other words for some of its fields, such as the options of a command for the fields of
+        the request that it sent."""
+        faults = [replace(fault, field=words.get(fault.field, fault.field)) for fault in self.faults]
+        return type(self)(faults, hint=self.hint)
 
 
 class Refused(InvalidInput):

@@ -299,6 +299,10 @@ class Reconciler:
             rules = rules.model_copy(update={"keep_within_seconds": within})
         actions = (*actions, *logs.due_deletions(reference))
         of_sweep = admitted.life.sweep is not None
+        unread = await logs.keep_terminating(reference, members, rules)
+        actions = tuple(
+            action for action in actions if not (isinstance(action, gang.ReleaseMember) and action.uid in unread)
+        )
         left = await logs.keep_before(reference, actions, members, rules, of_sweep=of_sweep)
         return without(actions, members, left)
 

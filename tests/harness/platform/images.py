@@ -61,7 +61,9 @@ class ImageBuilder:
         closed = ["--network=none", "--cgroups=disabled", "--ulimit=host", "--read-only", "--entrypoint="]
         done = await self._call("run", "--rm", *closed, *given, image, *command)
         if "not compatible with NoCgroups" in done.stderr:
-            pytest.skip("the image is built, but podman has no runtime that starts without cgroups: apt-get install crun")
+            pytest.skip(
+                "the image is built, but podman has no runtime that starts without cgroups: apt-get install crun"
+            )
         if "Operation not permitted" in done.stderr:
             pytest.skip(f"the image is built, but podman may not run it here: {done.stderr[:200]}")
         return done

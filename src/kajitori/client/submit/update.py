@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from kajitori.errors import InvalidInput
@@ -36,9 +35,7 @@ def update_body(changes: Mapping[str, object]) -> dict[str, Any]:
 
 def in_words(error: InvalidInput, word_of: Callable[[str], str]) -> InvalidInput:
     """Return the error with the caller's word for each field of the request; `word_of` makes it of a name in FIELDS."""
-    words = {field: word_of(name) for name, field in FIELDS.items()}
-    faults = [replace(fault, field=words.get(fault.field, fault.field)) for fault in error.faults]
-    return type(error)(faults, hint=error.hint)
+    return error.renamed({field: word_of(name) for name, field in FIELDS.items()})
 
 
 def _value(name: str, value: object) -> object:

@@ -15,7 +15,7 @@ from kajitori.controllers.workqueue import Key
 from kajitori.core.backoff import Backoff
 from kajitori.core.formats.quantities import format_duration
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member
-from kajitori.core.logs.kept import logs_to_keep
+from kajitori.core.logs.kept import logs_to_keep, terminating_logs
 from kajitori.core.logs.notices import UNKNOWN_TIME, missing_beginning, only_end_kept
 from kajitori.core.naming import names
 from kajitori.core.policy.model import Logs
@@ -79,9 +79,11 @@ class LogKeeper:
         self._wake = wake
         self._slots = asyncio.Semaphore(READS_AT_ONCE)
         self._slots_before_end = asyncio.Semaphore(READS_AT_ONCE)
-        self._following: set[asyncio.Task[None]] = set()
+        self._following: set[asyncio.Task[bool]] = set()
         self._ended: dict[str, dict[str, asyncio.Task[None]]] = {}
         """Tasks that keep logs of ended members, running or finished, by the UIDs of run and Pod."""
+        self._followed: dict[str, dict[str, asyncio.Task[bool] | None]] = {}
+        """Tasks that follow logs to their end, by the UIDs of run and Pod; None if too many were followed."""
         self._reported_attempts: dict[str, set[int]] = {}
         """By the run's UID: attempts with an Event that reports a log that is not kept yet."""
         self._postponed: dict[str, list[DeleteMember]] = {}
@@ -123,6 +125,26 @@ class LogKeeper:
         unstored = [member for member in ended if not self._ended[run.uid][member.uid].done()]
         self._postpone_deletions(run, unstored)
         return frozenset(member.uid for member in unstored)
+
+    async def keep_terminating(self, run: RunReference, members: Iterable[Member], rules: Logs) -> frozenset[str]:
+        """Keep the logs of Pods that are deleted already, and not by this controller: the one before it ended before
+        the members did, or somebody else deleted them. Return the UIDs of ended Pods that only our finalizer keeps and
+        that must not be let go yet."""
+        wanted = terminating_logs(members, rules.members)
+        for member in wanted:
+            followed = self._followed.get(run.uid, {})
+            if not (member.is_over or member.uid in followed or len(followed) >= rules.members):
+                self._follow(run, member, rules.per_member_bytes, member.grace_seconds or 0)
+        held = [member for member in wanted if member.is_over]
+        followed = self._followed.get(run.uid, {})
+        following = [task for member in held if (task := followed.get(member.uid)) is not None]
+        if following:
+            await asyncio.wait(following, timeout=WAIT_SECONDS)
+        missing = [member for member in held if not _has_stored(followed.get(member.uid))]
+        if not missing:
+            return frozenset()
+        await asyncio.wait([self._keep_ended(run, member, rules) for member in missing], timeout=WAIT_SECONDS)
+        return frozenset(member.uid for member in missing if not self._ended[run.uid][member.uid].done())
 
     def _postpone_deletions(self, run: RunReference, members: Iterable[Member]) -> None:
         """Add these members to the deletions that `due_deletions` returns later, unless they are there already."""
@@ -173,16 +195,22 @@ class LogKeeper:
                 )
         except TimeoutError:
             log.info("run %s in %s: some logs are read while their members end", run.name, run.namespace)
-        for member, name in wanted:
-            if len(self._following) < MOST_FOLLOWED:
-                seconds = grace_seconds + AFTER_GRACE_SECONDS
-                task = asyncio.create_task(self._keep_rest(member, name, size_bytes, seconds))
-                self._following.add(task)
-                task.add_done_callback(self._following.discard)
-            else:
-                log.warning(
-                    "the end of Pod %s/%s's log is not kept: too many members end at once", run.namespace, member.pod
-                )
+        for member, _ in wanted:
+            self._follow(run, member, size_bytes, grace_seconds)
+
+    def _follow(self, run: RunReference, member: Member, size_bytes: int, grace_seconds: int) -> None:
+        """Start to follow the log of a member that ends, unless too many others are followed."""
+        tasks = self._followed.setdefault(run.uid, {})
+        tasks[member.uid] = None
+        if len(self._following) >= MOST_FOLLOWED:
+            log.warning(
+                "the end of Pod %s/%s's log is not kept: too many members end at once", run.namespace, member.pod
+            )
+            return
+        keeping = self._keep_rest(member, _log_name(run, member), size_bytes, grace_seconds + AFTER_GRACE_SECONDS)
+        tasks[member.uid] = task = asyncio.create_task(keeping)
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
 
     async def last_attempt(self, namespace: str, run_uid: str) -> int:
         """Return the highest attempt with a kept log; 0 if there is none, or if the store does not answer."""
@@ -246,6 +274,9 @@ class LogKeeper:
             tasks.pop(uid).cancel()
         if not tasks:
             self._ended.pop(run_uid, None)
+        followed = {uid: task for uid, task in self._followed.pop(run_uid, {}).items() if uid in present}
+        if followed:
+            self._followed[run_uid] = followed
 
     async def _try_to_keep(self, run: RunReference, member: Member, size_bytes: int) -> str | None:
         """Try once to keep the log. Return why that failed; None if it is kept or if there is no log."""
@@ -274,27 +305,29 @@ class LogKeeper:
             about = About(names.KIND, run.name, run.uid, run.namespace, names.API_VERSION)
             self._events.emit(about, "Warning", reason, message)
 
-    async def _keep_rest(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
-        """Store the log of a member that is ending, once it has ended within this time."""
+    async def _keep_rest(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> bool:
+        """Store the log of a member that is ending, once it has ended within this time; return whether that was so."""
         try:
             async with asyncio.timeout(seconds):
-                await self._keep_running(member, name, size_bytes, follow=True)
+                return await self._keep_running(member, name, size_bytes, follow=True)
         except TimeoutError:
             log.info("Pod %s/%s did not end in time: the end of its log is not kept", name.namespace, member.pod)
+            return False
 
-    async def _keep_running(self, member: Member, name: MemberLogName, size_bytes: int, *, follow: bool) -> None:
+    async def _keep_running(self, member: Member, name: MemberLogName, size_bytes: int, *, follow: bool) -> bool:
         """Store the log of a member that has not ended; with `follow` up to its end. A kubelet that does not answer is
-        asked again until the caller's time limit: the Pod cannot go before it is back."""
+        asked again until the caller's time limit: the Pod cannot go before it is back. Return whether there is a log.
+        """
         while True:
             try:
                 async with nullcontext() if follow else self._slots_before_end:
                     end = await self._read_end(member, name.namespace, size_bytes, follow=follow)
                 if end:
                     await self._kept.keep(name, end)
-                return
+                return True
             except (InvalidInput, NotFound) as error:  # it never started, or its Pod is gone
                 log.info("the log of Pod %s/%s is not kept: %s", name.namespace, member.pod, error)
-                return
+                return False
             except KajitoriError as error:
                 log.info("the log of Pod %s/%s is not kept yet: %s", name.namespace, member.pod, error)
             await asyncio.sleep(TRY_AGAIN_SECONDS)
@@ -334,6 +367,11 @@ async def _last_lines(chunks: AsyncIterator[bytes], size_bytes: int) -> tuple[by
     if len(end) > size_bytes:
         end, is_cut = end[-size_bytes:], True
     return (end[end.find(b"\n") + 1 :] if is_cut else end), is_cut
+
+
+def _has_stored(following: asyncio.Task[bool] | None) -> bool:
+    """Return whether the task has stored a whole log."""
+    return following is not None and following.done() and not following.cancelled() and following.result()
 
 
 def _log_name(run: RunReference, member: Member) -> MemberLogName:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member, MemberState
@@ -21,11 +21,24 @@ def logs_to_keep(actions: Sequence[Action], members: Sequence[Member], limit: in
         and (member.node_ready or member.state is MemberState.FAILED)
         and any(deletes(action, member) for action in actions)
     ]
+    return sorted(wanted, key=_order)[:limit]
 
-    def order(member: Member) -> tuple[bool, bool, int, int]:
-        return member.rank != 0, member.state is not MemberState.FAILED, member.rank, -member.attempt
 
-    return sorted(wanted, key=order)[:limit]
+def terminating_logs(members: Iterable[Member], limit: int) -> list[Member]:
+    """Return the members with a deleted Pod whose logs are kept and can still be read, at most `limit`, in the same
+    order. The Pod of a member that has ended is still there only if our finalizer keeps it."""
+    wanted = [
+        member
+        for member in members
+        if member.terminating
+        and member.node_ready
+        and (member.state is MemberState.RUNNING or (member.is_over and member.kept_for_exit_code))
+    ]
+    return sorted(wanted, key=_order)[:limit]
+
+
+def _order(member: Member) -> tuple[bool, bool, int, int]:
+    return member.rank != 0, member.state is not MemberState.FAILED, member.rank, -member.attempt
 
 
 def deletes(action: Action, member: Member) -> bool:

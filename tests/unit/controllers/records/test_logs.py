@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -97,6 +98,40 @@ async def test_lines_written_while_a_member_ends_are_added(tmp_path: Path) -> No
     client.ending.set()
     await asyncio.gather(*keeper._following)
     assert await read(kept, RUNS) == b"0 hello\n1 step\n2 bye\n"
+    await keeper.close()
+
+
+async def test_the_next_controller_keeps_the_lines_that_a_member_writes_while_it_ends(tmp_path: Path) -> None:
+    """The one that deleted the Pod was killed before the member ended. Each log is followed once."""
+    kept = await kept_in(tmp_path)
+    client = FakeLogClient(bert_2_0=[b"0 hello\n", b"1 step\n"])
+    keeper = LogKeeper(cast(KubeClient, client), kept)
+    ending = replace(RUNS, terminating=True, grace_seconds=30)
+    for _ in range(2):
+        await keeper.keep_terminating(RUN, [ending, replace(RUNS, uid="not deleted", pod="none")], Rules())
+    assert len(keeper._following) == 1
+    client.ending.set()
+    await asyncio.gather(*keeper._following)
+    assert await read(kept, ending) == b"0 hello\n1 step\n2 bye\n"
+    await keeper.close()
+
+
+async def test_a_pod_that_is_kept_for_its_exit_code_waits_until_its_log_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The member has ended while no controller ran, and its kubelet does not serve logs yet."""
+    monkeypatch.setattr(logs, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "FIRST_PAUSE_SECONDS", 0.0)
+    kept = await kept_in(tmp_path)
+    client = FakeLogClient(bert_2_1=iter([Unavailable("no kubelet"), [b"0 bye\n"]]))
+    woken = asyncio.Event()
+    keeper = LogKeeper(cast(KubeClient, client), kept, wake=lambda *_: woken.set())
+    held = replace(OVER, terminating=True, kept_for_exit_code=True)
+    assert await keeper.keep_terminating(RUN, [held], Rules()) == {"uid"}
+    await woken.wait()
+    assert await keeper.keep_terminating(RUN, [held], Rules()) == frozenset()
+    assert await read(kept, held) == b"0 bye\n"
+    assert await keeper.keep_terminating(RUN, [replace(held, node_ready=False)], Rules()) == frozenset()
     await keeper.close()
 
 

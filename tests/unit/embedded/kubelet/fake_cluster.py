@@ -73,7 +73,8 @@ class FakeCluster:
         old = self._find(resource, name, namespace)
         if old["metadata"]["uid"] != uid:
             raise Conflict("the UID in the precondition does not match")
-        self.vanish(name, namespace)
+        if not old["metadata"].get("finalizers"):
+            self.vanish(name, namespace)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Object:
         self._reachable()

@@ -37,6 +37,7 @@ def command(
     """
     from kajitori.cli.many import all_of_mine, for_each
     from kajitori.client.web_api import run_path
+    from kajitori.errors import InvalidInput
 
     name = signal.upper().removeprefix("SIG")
     end = _ENDS.get(name) if ranks is None else None
@@ -47,7 +48,11 @@ def command(
                 api.post(run_path(view, "/stop"), {"grace": "0s"} if end == "KILL" else {}, uid=view["uid"])
                 return
             body = {"signal": _name_of(name)} | ({"ranks": ranks} if ranks else {})
-            _check(view["name"], api.post(run_path(view, "/signal-programs"), body, uid=view["uid"]))
+            try:
+                answer = api.post(run_path(view, "/signal-programs"), body, uid=view["uid"])
+            except InvalidInput as error:
+                raise error.renamed({"signal": "--signal", "ranks": "--rank"}) from None
+            _check(view["name"], answer)
 
         found = all_of_mine(api, namespace, {"active": True}) if everything else None
         return for_each(api, runs, namespace, act, everything=found)

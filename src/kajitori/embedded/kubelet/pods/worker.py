@@ -365,6 +365,8 @@ class PodWorker:
             with contextlib.suppress(NotFound, Conflict):
                 name, namespace = pods.name_and_namespace(self.pod)
                 await self.context.cluster.remove(resources.PODS, name, namespace, uid=self.uid)
+            if self.pod["metadata"].get("finalizers"):  # its log can be read until somebody removes the last one
+                return self.context.settings.resync_seconds
             await self._clean_up()
             return None
         return self.context.settings.resync_seconds

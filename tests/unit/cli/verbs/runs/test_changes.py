@@ -199,6 +199,14 @@ def test_other_signals_and_those_for_single_ranks_go_to_programs() -> None:
     assert api.calls_to("POST")[-1].body == {"signal": "KILL", "ranks": "3"}
 
 
+def test_kill_names_the_options_that_the_server_refuses() -> None:
+    api = FakeWebApi([BERT])
+    faults = [{"field": "signal", "message": "no"}, {"field": "ranks", "message": "no"}]
+    api.answers["POST /v1/runs/vision/bert/signal-programs"] = problem(422, "Invalid", "no", faults=faults)
+    said = invoke(api, "kill", "-s", "FOO", "--rank", "x", "bert").stderr
+    assert "--signal: no" in said and "--rank: no" in said
+
+
 def test_start_is_resume() -> None:
     api = FakeWebApi([GPT2])
     assert invoke(api, "start", "gpt").stdout == "gpt-large\n"

@@ -96,6 +96,22 @@ async def test_deleted_with_grace(machine: Machine) -> None:
     assert len(machine.cluster.events("Killing")) == 1
 
 
+async def test_a_pod_that_a_finalizer_keeps_has_its_log_until_it_is_gone(machine: Machine) -> None:
+    """Whoever keeps the Pod may want to read what the program wrote while it ended."""
+    script = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    await machine.cluster.submit("p", *sh(script), metadata={"finalizers": ["example.com/keep"]})
+    await until(lambda: "up" in machine.log("p"))
+    await machine.cluster.delete("p")
+    await machine.phase("p", "Succeeded")
+    await machine.stop()
+    await machine.start()
+    await until(lambda: machine.kubelet.workers)
+    assert machine.log("p").splitlines()[-1].endswith("bye")
+    machine.cluster.vanish("p")
+    await until(lambda: not machine.kubelet.workers)
+    assert not list((machine.root / "logs").iterdir())
+
+
 async def test_the_grace_period_is_enforced_and_can_be_shortened(machine: Machine) -> None:
     """A program that ignores SIGTERM is killed; a second deletion can shorten the grace period."""
     await machine.cluster.submit("p", *sh("trap '' TERM; echo $$$$; while :; do sleep 0.05; done"))
