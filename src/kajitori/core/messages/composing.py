@@ -8,12 +8,14 @@ from kajitori.core.messages.idle_question import describe_gpus
 from kajitori.core.messages.notices import ENDS_AT, RESTARTS
 from kajitori.core.messages.outbox import Message
 from kajitori.core.spec.notify import Kind
-from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.spec.status_parts.notices import Notice
 
 _BODY_LIMIT = 3000
 _TITLE_LIMIT = 180
+_ENDS = {Phase.STOPPED: "was stopped", Phase.SUCCEEDED: "has succeeded"}
+"""How a run has ended, by its phase. It has another phase if it was resumed before its message was written."""
 
 
 def composed(
@@ -64,12 +66,12 @@ def _title_and_lines(notice: Notice, run: str, status: RunStatus) -> tuple[str, 
             waited = _round_duration(int(notice.text or 0))
             return f"{run} has started after {waited} in the queue", []
         case Kind.FAILED:
-            reason = f" ({status.reason.value})" if status.reason else ""
+            reason = f" ({status.reason.value})" if status.reason and status.phase is Phase.FAILED else ""
             return f"{run} has failed{reason}", [notice.text, *_describe_counts(status)]
         case Kind.ENDED if notice.text == RESTARTS:
             return f"{run} restarts, because somebody asked for it", ["It is queued again."]
         case Kind.ENDED:
-            how = "was stopped" if status.phase == "Stopped" else "has succeeded"
+            how = _ENDS.get(status.phase, "has ended")
             how = "was parked" if status.reason is Reason.PARKED else how
             return f"{run} {how}{_after_how_long(status)}", [notice.text, *_describe_counts(status)]
         case Kind.PREEMPTED if notice.text.startswith(ENDS_AT):
