@@ -76,11 +76,12 @@ def echo_as_is(text: str, *, nl: bool = True, colour: bool | None = None) -> Non
     click.echo(text, nl=nl, color=colour)
 
 
-def write_as_is(data: bytes) -> None:
-    """Write the output of a program to stdout at once, unchanged."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+def write_as_is(data: bytes, *, err: bool = False) -> None:
+    """Write the output of a program to stdout, or with `err` to stderr, at once and unchanged."""
+    stream = sys.stderr if err else sys.stdout
+    stream.flush()
+    stream.buffer.write(data)
+    stream.buffer.flush()
 
 
 def replace_line(text: str) -> None:

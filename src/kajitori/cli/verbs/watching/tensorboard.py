@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files as package_files
@@ -14,6 +13,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, server_options
+from kajitori.cli.terminal import write_as_is
 
 if TYPE_CHECKING:
     from kajitori.client.views import View
@@ -90,7 +90,7 @@ def _show_in_member(cli: Cli, view: View, folder: str, port: int | None, rank: i
 
     script = package_files("kajitori.member").joinpath("tensorboard.sh").read_text()
     words = ["/bin/sh", "-c", script.strip(), "sh", folder, str(port or "")]
-    stderr = cast("BinaryIO", _Stderr(sys.stderr.buffer, open_at))
+    stderr = cast("BinaryIO", _Stderr(open_at))
     held, holding = os.pipe()  # stdin of the script, which ends when this process does
     try:
         code = execute(cli.find_target(), view, words, rank=rank, stdin=held, stderr=stderr, debug=cli.debug)
@@ -106,19 +106,17 @@ def _show_in_member(cli: Cli, view: View, folder: str, port: int | None, rank: i
 class _Stderr:
     """Passes on what TensorBoard writes, and calls `listens` with its port once TensorBoard has printed it."""
 
-    def __init__(self, out: BinaryIO, listens: Callable[[int], None]) -> None:
-        self._out = out
+    def __init__(self, listens: Callable[[int], None]) -> None:
         self._listens: Callable[[int], None] | None = listens
         self._end = b""
 
     def write(self, data: bytes) -> int:
-        self._out.write(data)
+        write_as_is(data, err=True)
         self._end = (self._end + data)[-_LONGEST_LINE_BYTES:]
         if self._listens and (found := _LISTENS.search(self._end)):
             listens, self._listens = self._listens, None
-            self._out.flush()
             listens(int(found[1]))
         return len(data)
 
     def flush(self) -> None:
-        self._out.flush()
+        """Each write is passed on at once."""
