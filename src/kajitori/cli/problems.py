@@ -75,7 +75,8 @@ def is_json_wanted() -> bool:
 
 def print_usage_error(error: click.ClickException, *, as_json: bool = False) -> None:
     """Print wrong usage in one line, and the command that shows the help."""
-    message = error.format_message().rstrip()
+    # Click calls a number with limits a range, so that its message says of 0-1 that it is no range.
+    message = error.format_message().rstrip().replace("a valid integer range", "a whole number")
     if as_json:
         say(json_text(_usage_fault(error, message).document()))
         return

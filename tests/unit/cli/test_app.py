@@ -122,6 +122,11 @@ def test_an_unknown_verb_exits_with_2_and_names_the_nearest() -> None:
     assert invoke(FakeWebApi(), "frobnicate").exit_code == 2
 
 
+def test_a_range_where_one_number_is_wanted_is_called_no_whole_number() -> None:
+    done = invoke(FakeWebApi([]), "logs", "--rank", "0-1", "bert")
+    assert (done.exit_code, "'0-1' is not a whole number" in done.stderr) == (2, True)
+
+
 def test_a_verb_that_needs_another_word_shows_its_help() -> None:
     """As it is, and not as an error that names its own help; the exit code is that of wrong usage."""
     done = CliRunner().invoke(kaji, ["audit"])
