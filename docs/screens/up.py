@@ -151,8 +151,8 @@ def kaji(folder: Path, *words: str, within: Path | None = None) -> str:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a user of the system's Python, whose path is the same on most machines, and of the
-    TensorBoard that is installed."""
+    """Return the environment of a user with the system's Python, which has the same path on most machines, and with
+    the TensorBoard that is installed."""
     board = shutil.which("tensorboard")
     path = ":".join([*SYSTEM_PATH, *([str(Path(board).parent)] if board else [])])
     return os.environ | {"HOME": str(folder), "PATH": path}

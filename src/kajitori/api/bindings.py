@@ -42,7 +42,7 @@ class BoundNamespaces:
         self._by_subject: dict[str, set[str]] = {}
 
     async def of(self, user: User) -> set[str]:
-        """Return the namespaces whose RoleBindings name the user or one of their groups.
+        """Return the namespaces in which a RoleBinding names the user or one of their groups.
 
         If the server may not list RoleBindings, or the cluster has none, the last known ones count.
         """

@@ -158,7 +158,7 @@ class CallerParts:
     questions: Questions
     """Checks of unknown tokens."""
     bound: BoundNamespaces
-    """Namespaces whose RoleBindings name a caller."""
+    """Namespaces in which RoleBindings name a caller."""
     limits: WebLimits
     bodies: Budget
     """Memory for request bodies."""

@@ -67,8 +67,8 @@ class WhoAmIParameters(Parameters):
 
 @router.get("/v1/whoami", responses=describes(WhoAmI), summary="The caller's name, groups and roles")
 async def who_am_i(api: Shared, user: Caller, query: Annotated[WhoAmIParameters, Query()]) -> Response:
-    """The API server's answers, which may be some seconds old. Namespaces are those of teams and runs, those whose
-    RoleBindings name the caller or a group of the caller, and the one that is asked for. In a cluster of many
+    """The API server's answers, which may be some seconds old. Namespaces are those of teams and runs, those with
+    a RoleBinding of the caller or of a group of the caller, and the one that is asked for. In a cluster of many
     namespaces, some in which the caller has neither a team nor a run nor a RoleBinding are left out."""
     rights = await asyncio.gather(*(_rights(user, name) for name in await namespaces_for(api, user, query.namespace)))
     operator = await user.may("patch", "", resource=NODES)

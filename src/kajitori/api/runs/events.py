@@ -52,7 +52,7 @@ class EventListParameters(PageParameters):
     namespace: ShortName = ""
     """Default: the server's own, or all with `everywhere`."""
     everywhere: bool = False
-    """Whether to list the events of all namespaces whose runs the caller may list, up to 64."""
+    """Whether to list the events of all namespaces in which the caller may list runs, up to 64."""
     search: str = Field(default="", max_length=1024)
     """Words that the namespace, object, reason or message has to contain, in any order."""
     warnings: bool = False

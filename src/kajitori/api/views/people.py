@@ -98,8 +98,8 @@ class WhoAmI(View):
     user: str
     groups: list[str]
     namespaces: list[NamespaceRights]
-    """Namespaces where the caller may see runs: among those of the teams in the policy, those with runs, those whose
-    RoleBindings name the caller or a group of the caller, and the server's own."""
+    """Namespaces where the caller may see runs: among those of the teams in the policy, those with runs, those with a
+    RoleBinding of the caller or of a group of the caller, and the server's own."""
     operator: bool
     """Whether the caller may change nodes: drain them and take them back."""
 

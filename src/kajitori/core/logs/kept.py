@@ -25,8 +25,10 @@ def logs_to_keep(actions: Sequence[Action], members: Sequence[Member], limit: in
 
 
 def terminating_logs(members: Iterable[Member], limit: int) -> list[Member]:
-    """Return the members with a deleted Pod whose logs are kept and can still be read, at most `limit`, in the same
-    order. The Pod of a member that has ended is still there only if our finalizer keeps it."""
+    """Return members that are deleted already and have a log that can still be read, at most `limit`, in that order.
+
+    They run to the end of their grace, or have ended and are still there because our finalizer keeps the Pod.
+    """
     wanted = [
         member
         for member in members

@@ -184,7 +184,7 @@ class Policy(Document):
     stuck: StuckRuns = StuckRuns()
     notifications: Notifications = Notifications()
     operators: Annotated[str, Field(max_length=200)] = "the operators of the cluster"
-    """The people whom messages name if only the operators can help, for example: the platform team (#gpu-help). If it
+    """The people to ask if only the operators can help, for example: the platform team (#gpu-help). If it
     is empty, the users operate the cluster themselves, and messages name the policy instead. It is empty on the cluster
     of `kaji up`, unless its policy file sets this field."""
     nodes_on_demand: bool = False
