@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from tests.harness.chromium import BEGIN_MS, NETWORK_CHANGED, VISITS
+from tests.harness.chromium import BEGIN_MS, INTERRUPTED, NETWORK_CHANGED, VISITS
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def visit(page: Page, address: str) -> None:
                 break  # the page is slow, and the test waits for what it looks at
             go = page.reload
         except Error as error:
-            if NETWORK_CHANGED not in error.message:
+            if not any(words in error.message for words in INTERRUPTED):
                 raise
     page.remove_listener("console", note)
 
