@@ -12,7 +12,7 @@ from kajitori.core.spec.reasons import Phase, Reason
 
 async def test_a_chain_of_runs_goes_on_while_controllers_are_killed(cluster: Cluster) -> None:
     """Applied in the wrong order, each run starts once, after the one before it: at its end, or once it is healthy.
-    What waits holds no place."""
+    A waiting run holds no place."""
     controller = cluster.start_controller()
     await cluster.submit("evaluate", after=[{"run": "train"}])
     await cluster.submit("train", after=[{"run": "prepare"}], replicas=2)

@@ -61,16 +61,32 @@ async def test_a_log_that_cannot_be_read_is_given_up_after_a_time(
     await cluster.reaches("grid", Phase.FAILED)
     await cluster.until(lambda: not cluster.pods("grid"), "their Pods went")
 
-    async def lost_logs() -> set[str]:
-        listed = await cluster.client.list(EVENTS, cluster.namespace)
-        return {item["message"] for item in listed.items if item["reason"] == "LogLost"}
+    messages = await lost_logs(cluster, 2)
+    assert all("the kubelet does not answer; it is given up after 3s" in message for message in messages)
 
-    messages = await lost_logs()
-    for _ in range(600):  # Events are written in the background
-        if len(messages) == 2:
+
+async def test_the_pod_of_a_stopped_run_waits_for_its_last_words(cluster: Cluster, nodes_answer: asyncio.Event) -> None:
+    """Its kubelet does not serve logs yet, as after a restart. The run counts as stopped meanwhile."""
+    assert not nodes_answer.is_set()
+    cluster.use_policy(logs={"keepWithin": "3s"})
+    cluster.start_controller()
+    await cluster.submit("bert", replicas=2)
+    await cluster.reaches("bert", Phase.RUNNING)
+    await cluster.change("bert", stopped=True)
+    await cluster.reaches("bert", Phase.STOPPED)
+    assert ["rank 0 of attempt 1" in message for message in await lost_logs(cluster, 1)] == [True]
+    await cluster.until(lambda: not cluster.pods("bert"), "their Pods went")
+
+
+async def lost_logs(cluster: Cluster, number: int) -> set[str]:
+    """Wait for this number of Events about lost logs, and return their messages. Events are written in the
+    background."""
+    messages: set[str] = set()
+    for _ in range(600):
+        listed = await cluster.client.list(EVENTS, cluster.namespace)
+        messages = {item["message"] for item in listed.items if item["reason"] == "LogLost"}
+        if len(messages) >= number:
             break
         await asyncio.sleep(0.1)
-        messages = await lost_logs()
-    assert len(messages) == 2 and all(
-        "the kubelet does not answer; it is given up after 3s" in message for message in messages
-    )
+    assert len(messages) == number
+    return messages

@@ -371,7 +371,9 @@ async def _last_lines(chunks: AsyncIterator[bytes], size_bytes: int) -> tuple[by
 
 def _has_stored(following: asyncio.Task[bool] | None) -> bool:
     """Return whether the task has stored a whole log."""
-    return following is not None and following.done() and not following.cancelled() and following.result()
+    if following is None or not following.done() or following.cancelled() or following.exception():
+        return False
+    return following.result()
 
 
 def _log_name(run: RunReference, member: Member) -> MemberLogName:

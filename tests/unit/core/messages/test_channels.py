@@ -98,7 +98,7 @@ def test_each_kind_has_words(kind: str, text: str, title: str) -> None:
     ],
 )
 def test_a_run_that_was_resumed_before_its_message_was_written_has_not_succeeded(kind: str, title: str) -> None:
-    """What it waits for now is no reason of its end either."""
+    """The reason why it waits now is not shown as the reason of its end."""
     notice = Notice(id="x", kind=kind, at="2026-11-23T12:00:00Z", text="")
     status = RunStatus(phase=Phase.QUEUED, reason=Reason.WAITING_FOR_GPU)
     made = composed(notice, namespace="vision", run="bert", uid="u", status=status, channels=("slack",))
