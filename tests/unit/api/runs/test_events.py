@@ -114,7 +114,7 @@ async def test_events_of_a_namespaces_runs_are_listed_newest_first(world: World)
 
 
 async def test_events_of_all_namespaces_are_one_list(world: World) -> None:
-    """The list has the namespaces in which the caller may list runs. The server filters it and divides it into pages."""
+    """It covers the namespaces in which the caller may list runs. The server filters and pages."""
     put_story(world)
     world.kubernetes.put("runs", run("bert", namespace="other"))
     world.kubernetes.put("runs", run("spy", namespace="secret"))
