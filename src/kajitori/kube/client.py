@@ -15,7 +15,8 @@ from kajitori.kube.connection.concurrency import ConcurrencyLimiter
 from kajitori.kube.connection.config import Credentials, Headers, KubeConfig
 from kajitori.kube.connection.joined import JoinedEnd
 from kajitori.kube.connection.retry import RetryPolicy
-from kajitori.kube.connection.transport import Environment, OnWriteError, Params, Transport, Upgraded
+from kajitori.kube.connection.transport import Environment, OnWriteError, Params, Transport
+from kajitori.kube.connection.upgrade import Upgraded
 from kajitori.kube.decoding import Page, decode, decode_page
 from kajitori.kube.errors import GoneError
 from kajitori.kube.requests import PatchKind, delete_options, encode, given_params, segment, selectors

@@ -230,9 +230,13 @@ def error_from_status(
 
 
 def raise_for_status(status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    """Raise the typed error for an HTTP answer of 400 or more. A proxy may have written the body."""
-    if status < 400:
-        return
+    """Raise the typed error for an HTTP answer of 400 or more."""
+    if status >= 400:
+        raise error_from_answer(status, body, headers)
+
+
+def error_from_answer(status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
+    """Return the typed error for an HTTP answer of 400 or more. A proxy may have written the body."""
     try:
         retry_after_seconds: float | None = max(0.0, float(headers.get("Retry-After", "")))
     except ValueError:
@@ -244,11 +248,11 @@ def raise_for_status(status: int, body: bytes, headers: Mapping[str, str]) -> No
     if not isinstance(document, dict) or document.get("kind") != "Status":
         text = " ".join(body[:_TEXT_LIMIT].decode(errors="replace").split())
         if text == _NOT_SERVED:
-            raise NotServedError(
+            return NotServedError(
                 "the API server does not serve this kind",
                 status=status,
                 reason="NotServed",
                 hint="install its custom resource definition, or check the server's version",
             )
         document = {"message": f"HTTP {status}: {text}" if text else f"HTTP {status} with an empty body"}
-    raise error_from_status(document, status=status, retry_after_seconds=retry_after_seconds)
+    return error_from_status(document, status=status, retry_after_seconds=retry_after_seconds)

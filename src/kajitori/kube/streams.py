@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from kajitori.kube.connection.config import KubeConfig
-from kajitori.kube.connection.transport import connection_failed
+from kajitori.kube.connection.failures import connection_failed
 from kajitori.kube.errors import ConnectionFailed
 from kajitori.kube.spdy.ports import PortChannel
 from kajitori.kube.spdy.session import Session

@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import random
 import time
-import urllib.request
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 
 import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from kajitori.errors import KajitoriError
 from kajitori.kube.clock import ServerClock
 from kajitori.kube.connection.concurrency import ConcurrencyLimiter
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.connection.credentials import Credential, CredentialSource
+from kajitori.kube.connection.failures import HandshakeRefused, translated_failures
 from kajitori.kube.connection.joined import JoinedEnd
+from kajitori.kube.connection.proxy import proxy_for
 from kajitori.kube.connection.retry import RetryPolicy
-from kajitori.kube.errors import ApiError, ConnectionFailed, UnauthorizedError, UnsupportedError, raise_for_status
+from kajitori.kube.connection.upgrade import Upgraded
+from kajitori.kube.errors import ApiError, ConnectionFailed, UnsupportedError, error_from_answer, raise_for_status
 
 READ_BUFFER_BYTES = 1 << 21
 """Read buffer: a line of a watch is as long as an object."""
 
 CONNECT_SECONDS = 10.0
-SWITCHING = 101
 
-_STILL_HELD = "is used by transport"
-"""Part of uvloop's message for a new socket after a server died during a handshake: aiohttp has closed that
-connection's socket, and the next socket got its number before uvloop released it. Nothing was sent, and the state
-passes."""
+_Answer = TypeVar("_Answer")
 
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -183,11 +177,10 @@ class Transport:
         self, method: str, path: str, params: Params, body: bytes | None, headers: Mapping[str, str], kind: str
     ) -> bytes:
         http = await self.open()
-        credential: Credential | None = None
-        while True:
-            refused, credential = credential, await self._credentials.get(refused=credential)
+
+        async def send(credential: Credential) -> bytes:
             async with self._limiter.slot(kind) as slot:
-                with self._translated_failures():
+                with translated_failures(self.config):
                     async with http.request(
                         method,
                         self._full_url(path),
@@ -200,16 +193,24 @@ class Transport:
                 self.clock.note(response.headers.get("Date"))
                 try:
                     raise_for_status(response.status, answer, response.headers)
-                except UnauthorizedError:
-                    slot.answered(response.status)
-                    if refused is not None or not self._credentials.renewable:
-                        raise
                 except ApiError as error:
                     slot.answered(error.status, error.retry_after_seconds)
                     raise
-                else:
-                    slot.answered(response.status)
-                    return answer
+                slot.answered(response.status)
+                return answer
+
+        return await self._authenticated(send)
+
+    async def _authenticated(self, send: Callable[[Credential], Awaitable[_Answer]]) -> _Answer:
+        """Return what `send` returns with the current credential. If the server refuses that with 401 and the source
+        can obtain another one, `send` is called once more."""
+        credential = await self._credentials.get()
+        try:
+            return await send(credential)
+        except (ApiError, HandshakeRefused) as error:
+            if error.status != HTTPStatus.UNAUTHORIZED or not self._credentials.renewable:
+                raise
+        return await send(await self._credentials.get(refused=credential))
 
     def _timeout_of(self, method: str) -> aiohttp.ClientTimeout:
         """Return the timeout of a request. A write must be permitted, and ends with its permission at the latest."""
@@ -236,10 +237,9 @@ class Transport:
         """
         http = await self.open()
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence_seconds)
-        credential: Credential | None = None
-        while True:
-            refused, credential = credential, await self._credentials.get(refused=credential)
-            with self._translated_failures():
+
+        async def send(credential: Credential) -> aiohttp.ClientResponse:
+            with translated_failures(self.config):
                 response = await http.get(
                     self._full_url(path),
                     params=params,
@@ -248,44 +248,63 @@ class Transport:
                     **self._identity_arguments(credential, {"Accept": accept}),
                 )
                 self.clock.note(response.headers.get("Date"))
-                if response.status < 400:
+                if response.status < HTTPStatus.BAD_REQUEST:
                     return response
                 async with response:
                     answer = await response.read()
-            try:
-                raise_for_status(response.status, answer, response.headers)
-            except UnauthorizedError:
-                if refused is not None or not self._credentials.renewable:
-                    raise
+            raise error_from_answer(response.status, answer, response.headers)
+
+        return await self._authenticated(send)
 
     async def websocket(self, path: str, *, params: Params, protocol: str) -> aiohttp.ClientWebSocketResponse:
         """Return an open WebSocket that speaks `protocol`; the caller closes it."""
         http = await self.open()
-        credential: Credential | None = None
-        while True:
-            refused, credential = credential, await self._credentials.get(refused=credential)
-            try:
-                with self._translated_failures():
-                    socket: aiohttp.ClientWebSocketResponse = await http.ws_connect(
-                        self._full_url(path).extend_query(list(_parameter_pairs(params))),
-                        protocols=(protocol,),
-                        max_msg_size=0,
-                        heartbeat=None,
-                        **self._identity_arguments(credential, {}),
-                    )
-            except _HandshakeRefused as refusal:
-                if refusal.status == 401 and refused is None and self._credentials.renewable:
-                    continue
-                await self._raise_refusal(path, params, refusal.status)
-            else:
-                if socket.protocol == protocol:
-                    return socket
-                await socket.close()
-                raise ConnectionFailed(
-                    f"the API server at {self.config.server} does not speak {protocol}",
-                    hint="exec needs Kubernetes 1.30 or newer, port-forward 1.31",
-                    maybe_applied=False,
+        url = self._full_url(path).extend_query(list(_parameter_pairs(params)))
+
+        async def shake_hands(credential: Credential) -> aiohttp.ClientWebSocketResponse:
+            with translated_failures(self.config):
+                socket: aiohttp.ClientWebSocketResponse = await http.ws_connect(
+                    url,
+                    protocols=(protocol,),
+                    max_msg_size=0,
+                    heartbeat=None,
+                    **self._identity_arguments(credential, {}),
                 )
+                return socket
+
+        try:
+            socket = await self._authenticated(shake_hands)
+        except HandshakeRefused as refusal:
+            raise await self._refusal(path, params, refusal.status) from refusal
+        if socket.protocol != protocol:
+            await socket.close()
+            raise ConnectionFailed(
+                f"the API server at {self.config.server} does not speak {protocol}",
+                hint="exec needs Kubernetes 1.30 or newer, port-forward 1.31",
+                maybe_applied=False,
+            )
+        return socket
+
+    async def _refusal(self, path: str, params: Params, status: int) -> ApiError | ConnectionFailed:
+        """Return the server's own error after it refused a WebSocket with this status.
+
+        aiohttp drops the body of a refused handshake, so a plain request asks for it again.
+        """
+        try:
+            (await self.stream(path, params=params)).close()
+        except ApiError as error:
+            if error.status == status:
+                return error
+        if status == HTTPStatus.NOT_IMPLEMENTED:
+            return UnsupportedError(
+                "the Pod's node gives no access to the Pod",
+                status=status,
+                reason="NotImplemented",
+                hint="simulated nodes run no programs",
+            )
+        if status < HTTPStatus.BAD_REQUEST:
+            return ConnectionFailed(f"the API server at {self.config.server} opened no WebSocket (HTTP {status})")
+        return error_from_answer(status, b"", {})
 
     async def upgrade(self, path: str, *, headers: Mapping[str, str], end: JoinedEnd) -> Upgraded:
         """Ask for an upgrade of the connection, and give the upgraded connection to `end`. The caller closes it.
@@ -294,42 +313,20 @@ class Transport:
         """
         http = await self.open()
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
-        credential: Credential | None = None
-        while True:
-            refused, credential = credential, await self._credentials.get(refused=credential)
-            with self._translated_failures():
+
+        async def send(credential: Credential) -> Upgraded:
+            with translated_failures(self.config):
                 response = await http.get(
                     self._full_url(path), timeout=timeout, **self._identity_arguments(credential, headers)
                 )
-                if response.status == SWITCHING:
+                if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
                     return Upgraded(response, end)
                 async with response:
                     answer = await response.read()
-            try:
-                raise_for_status(response.status, answer, response.headers)
-            except UnauthorizedError:
-                if refused is not None or not self._credentials.renewable:
-                    raise
-                continue
+            raise_for_status(response.status, answer, response.headers)
             raise ConnectionFailed(f"the API server at {self.config.server} did not upgrade the connection")
 
-    async def _raise_refusal(self, path: str, params: Params, status: int) -> None:
-        """Raise the server's own error. aiohttp drops the body of a refused handshake, so a plain request asks for it
-        again."""
-        try:
-            (await self.stream(path, params=params)).close()
-        except ApiError as error:
-            if error.status == status:
-                raise
-        if status == HTTPStatus.NOT_IMPLEMENTED:
-            raise UnsupportedError(
-                "the Pod's node gives no access to the Pod",
-                status=status,
-                reason="NotImplemented",
-                hint="simulated nodes run no programs",
-            )
-        raise_for_status(status, b"", {})
-        raise ConnectionFailed(f"the API server at {self.config.server} opened no WebSocket (HTTP {status})")
+        return await self._authenticated(send)
 
     def _full_url(self, path: str) -> URL:
         return URL(self.config.server + path, encoded=True)
@@ -347,122 +344,6 @@ class Transport:
         if self._proxy:
             options["proxy"] = self._proxy
         return options
-
-    @contextmanager
-    def _translated_failures(self) -> Iterator[None]:
-        """Turn failures of the network into ConnectionFailed, with the address and a hint."""
-        try:
-            yield
-        except aiohttp.WSServerHandshakeError as error:
-            raise _HandshakeRefused(error.status) from error
-        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            if isinstance(error.__cause__, KajitoriError):
-                raise error.__cause__ from None  # the permission to write has ended
-            raise connection_failed(self.config, error) from error
-        except RuntimeError as error:
-            if _STILL_HELD not in str(error):
-                raise
-            raise ConnectionFailed(
-                f"the API server at {self.config.server} cannot be reached: {error}",
-                hint="try again",
-                maybe_applied=False,
-            ) from error
-
-
-class Upgraded:
-    """A connection that the server has upgraded."""
-
-    def __init__(self, response: aiohttp.ClientResponse, end: JoinedEnd) -> None:
-        self.headers = response.headers
-        self._response = response
-        connection = response.connection
-        assert connection is not None and connection.protocol is not None and connection.transport is not None
-        early = _Early()
-        connection.protocol.set_parser(early, early)  # receives bytes that arrived together with the answer
-        end.connection_made(connection.transport)
-        connection.transport.set_protocol(end)
-        if early.data:
-            end.take(memoryview(early.data))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._response.close()
-
-
-class _Early:
-    """Receives the first bytes of an upgraded connection, in the place of a parser of aiohttp."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        self.data += data
-        return False, b""
-
-    def feed_eof(self) -> None:
-        pass
-
-
-class _HandshakeRefused(Exception):
-    def __init__(self, status: int) -> None:
-        self.status = status
-
-
-def connection_failed(config: KubeConfig, error: Exception) -> ConnectionFailed:
-    """Return the error for a user after a network failure while talking to this API server."""
-    where = f"the API server at {config.server}"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-        return ConnectionFailed(
-            f"{where} cannot be trusted: {error}",
-            hint="check certificate-authority and tls-server-name in the kubeconfig",
-            maybe_applied=False,
-        )
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError | aiohttp.ConnectionTimeoutError):
-        reason = getattr(error, "os_error", None) or error
-        through = f" through the proxy {_without_secret(config.proxy_url)}" if config.proxy_url else ""
-        return ConnectionFailed(
-            f"{where} cannot be reached{through}: {reason or 'no answer in time'}",
-            hint="check that it runs and that the kubeconfig's address is right",
-            maybe_applied=False,
-        )
-    if isinstance(error, TimeoutError):
-        return ConnectionFailed(f"{where} did not answer in time", hint="it may be overloaded; try again later")
-    return ConnectionFailed(f"{where} broke the connection: {error or type(error).__name__}", hint="try again")
-
-
-def proxy_for(config: KubeConfig) -> str | None:
-    """Return the proxy to use: the kubeconfig's, else $HTTPS_PROXY or $HTTP_PROXY, unless $NO_PROXY or loopback
-    excludes it.
-
-    As Go's http.ProxyFromEnvironment: $NO_PROXY may hold addresses, networks, and domains with their subdomains.
-    """
-    if config.proxy_url:
-        return config.proxy_url
-    parts = urlsplit(config.server)
-    host = parts.hostname or ""
-    environment = urllib.request.getproxies_environment()
-    proxy = environment.get(parts.scheme)
-    if not proxy or host == "localhost":
-        return None
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return None if urllib.request.proxy_bypass(host) else proxy
-    if address.is_loopback:
-        return None
-    for entry in environment.get("no", "").split(","):
-        try:
-            if address in ipaddress.ip_network(entry.strip(), strict=False):
-                return None
-        except ValueError:
-            if entry.strip() == "*":
-                return None
-    return proxy
-
-
-def _without_secret(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _parameter_pairs(params: Params) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ import yaml
 
 from kajitori.errors import InvalidInput, KajitoriError, Unavailable, Unsupported
 from kajitori.kube.connection.config import ExecPlugin, KubeConfig
-from kajitori.kube.connection.transport import proxy_for
+from kajitori.kube.connection.proxy import proxy_for
 
 SECRET = "s3cr3t-t0ken"
 

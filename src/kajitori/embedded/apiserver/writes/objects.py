@@ -123,42 +123,47 @@ class Objects:
         Raises:
             StatusError: the object is not allowed.
         """
-        meta = obj["metadata"]
         _complete_new(kind, obj, own)
+        name = obj["metadata"].get("name", "")
         request = AdmissionRequest(
-            "CREATE",
-            kind,
-            namespace,
-            meta.get("name", ""),
-            obj,
-            None,
-            "",
-            options.dry_run,
-            caller.user,
-            caller.warnings,
+            "CREATE", kind, namespace, name, obj, None, "", options.dry_run, caller.user, caller.warnings
         )
+        await self._admit_new(request)
+        self._check_name_is_free(request)
+        if options.dry_run:
+            return Written(dry_run_answer(kind, obj), created=True)
+        return await self._store_new(request)
+
+    async def _admit_new(self, request: AdmissionRequest) -> None:
+        """Admit, prepare and validate a new object. Raises StatusError if it is not allowed."""
+        kind, obj = request.kind, request.object
         await admission.admit(request, self.view)
         self._mutating.mutate(request)
         kind.strategy.prepare_create(obj)
         causes = kind.validate_metadata(obj) + kind.strategy.validate_create(obj)
         if causes:
-            raise invalid_object(kind, meta.get("name", ""), causes)
+            raise invalid_object(kind, obj["metadata"].get("name", ""), causes)
         self._check(request)
         admission.check(request, self.view)
-        present = self.find(kind, namespace, meta["name"])
-        if present is not None:
-            taken = StatusError.already_exists(kind.resource, meta["name"], generated=bool(meta.get("generateName")))
-            if present.object["metadata"].get("deletionTimestamp"):
-                taken.message = f"object is being deleted: {taken.message}"
-            raise taken
-        if options.dry_run:
-            return Written(dry_run_answer(kind, obj), created=True)
+
+    def _check_name_is_free(self, request: AdmissionRequest) -> None:
+        """Raise a 409 if the name of a new object is taken."""
+        kind, meta = request.kind, request.object["metadata"]
+        present = self.find(kind, request.namespace, meta["name"])
+        if present is None:
+            return
+        taken = StatusError.already_exists(kind.resource, meta["name"], generated=bool(meta.get("generateName")))
+        if present.object["metadata"].get("deletionTimestamp"):
+            taken.message = f"object is being deleted: {taken.message}"
+        raise taken
+
+    async def _store_new(self, request: AdmissionRequest) -> Written:
+        kind, name = request.kind, request.object["metadata"]["name"]
         try:
-            record = self.store.create(store_key(kind), namespace, meta["name"], kind.encode(obj))
+            record = self.store.create(store_key(kind), request.namespace, name, kind.encode(request.object))
         except KeyTaken as error:
-            raise StatusError.already_exists(kind.resource, meta["name"]) from error
-        revision = self.follow_up(kind, None, record)
-        await self.durable(revision)
+            raise StatusError.already_exists(kind.resource, name) from error
+        await self.durable(self.follow_up(kind, None, record))
         return Written(encode_stored(kind, record), created=True)
 
     def check_may_create(self, kind: Kind, namespace: str, name: str, user: User) -> None:
@@ -202,67 +207,42 @@ class Objects:
             old = kind.decode(record.decode())
             new = change(kind.decode(record.decode()))
             self._check_versions(kind, record, old, new, checks_uid=checks_uid)
+            request = AdmissionRequest(
+                "UPDATE", kind, namespace, name, new, old, subresource, options.dry_run, caller.user, caller.warnings
+            )
             try:
-                return await self._replace(kind, record, old, new, caller, options, subresource, own)
+                return await self._replace(record, old, request, own)
             except Stale as error:
                 if not retry:
                     raise StatusError.conflict(kind.resource, name) from error
 
-    async def _replace(
-        self,
-        kind: Kind,
-        record: Record,
-        old: Object,
-        new: Object,
-        caller: Caller,
-        options: WriteOptions,
-        subresource: str,
-        own: Own | None,
-    ) -> Written:
-        meta, before = new["metadata"], old["metadata"]
-        kind.strategy.default(new)
-        keep_identity(meta, before)
-        if own is None:
-            keep(meta, before, "managedFields")
-        else:
-            own(new, old)
-        request = AdmissionRequest(
-            "UPDATE",
-            kind,
-            record.namespace,
-            record.name,
-            new,
-            old,
-            subresource,
-            options.dry_run,
-            caller.user,
-            caller.warnings,
-        )
-        await self._prepare_update(request, old)
-        meta["resourceVersion"] = before["resourceVersion"]
-        if self.store.get(record.resource, record.namespace, record.name) is not record:
-            raise Stale
-        if _is_finished(kind, new, old):
-            if not options.dry_run:
-                await self.durable(self.remove(kind, record).revision)
-            return Written(encode_plain(new))
-        if only_times_differ(new, old):
-            keep(meta, before, "managedFields")
-        encoded = kind.encode(new)
-        if encoded == record.object and not options.dry_run:
-            # Compare with the stored form: a default that was added to the schema since then is a change.
-            await self.durable(record.revision)
-            return Written(encode_stored(kind, record))
-        if subresource != "status":
-            admission.check(request, self.view)
-        if options.dry_run:
-            return Written(dry_run_answer(kind, new))
-        stored = self.store.update(record, kind.as_read_back(encoded))
-        revision = self.follow_up(kind, record, stored)
-        await self.durable(revision)
-        return Written(encode_stored(kind, stored))
+    async def _replace(self, record: Record, old: Object, request: AdmissionRequest, own: Own | None) -> Written:
+        """Replace a stored object with the new object of a request, or delete it if its last finalizer was removed.
 
-    async def _prepare_update(self, request: AdmissionRequest, old: Object) -> None:
+        Raises:
+            Stale: another write came first.
+            StatusError: the new object is not allowed.
+        """
+        kind, new = request.kind, request.object
+        _complete_changed(kind, new, old, own)
+        await self._admit_change(request, old)
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        self._check_is_current(record)
+        if _is_finished(kind, new, old):
+            return await self._finish_deletion(record, request)
+        if only_times_differ(new, old):
+            keep(new["metadata"], old["metadata"], "managedFields")
+        encoded = kind.encode(new)
+        if encoded == record.object and not request.dry_run:
+            # Compare with the stored form: a default that was added to the schema since then is a change.
+            return await self._unchanged(record, kind)
+        if request.subresource != "status":
+            admission.check(request, self.view)
+        if request.dry_run:
+            return Written(dry_run_answer(kind, new))
+        return await self._store_change(record, kind, encoded)
+
+    async def _admit_change(self, request: AdmissionRequest, old: Object) -> None:
         """Admit, prepare and validate the new object of an update. Raises StatusError if it is not allowed."""
         kind, new, strategy = request.kind, request.object, request.kind.strategy
         if request.subresource == "status":
@@ -281,6 +261,27 @@ class Objects:
         if causes:
             raise invalid_object(kind, request.name, causes)
         self._check(request)
+
+    def _check_is_current(self, record: Record) -> None:
+        """Raise Stale if an object was changed after this record was read."""
+        if self.store.get(record.resource, record.namespace, record.name) is not record:
+            raise Stale
+
+    async def _finish_deletion(self, record: Record, request: AdmissionRequest) -> Written:
+        """Delete an object whose deletion waited for its finalizers only."""
+        if not request.dry_run:
+            await self.durable(self.remove(request.kind, record).revision)
+        return Written(encode_plain(request.object))
+
+    async def _unchanged(self, record: Record, kind: Kind) -> Written:
+        """Return the stored object as the result of an update that changes nothing."""
+        await self.durable(record.revision)
+        return Written(encode_stored(kind, record))
+
+    async def _store_change(self, record: Record, kind: Kind, encoded: Object) -> Written:
+        stored = self.store.update(record, kind.as_read_back(encoded))
+        await self.durable(self.follow_up(kind, record, stored))
+        return Written(encode_stored(kind, stored))
 
     def _check_versions(self, kind: Kind, record: Record, old: Object, new: Object, *, checks_uid: bool) -> None:
         meta, before = new["metadata"], old["metadata"]
@@ -338,21 +339,29 @@ class Objects:
     def carry_out(self, changes: Iterable[automatic.Change]) -> None:
         """Carry out the changes that follow from a write."""
         for change in changes:
-            kind, obj = change.kind, change.object
-            namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
-            record = self.find(kind, namespace, name)
-            if change.part:
-                if record is not None:
-                    stored = record.decode()
-                    stored[change.part] = obj.get(change.part, {})
-                    if stored != record.object:
-                        self.put(kind, record, stored)
-            elif record is None:
-                kind.strategy.default(obj)
-                obj["metadata"].setdefault("uid", str(uuid.uuid4()))
-                obj["metadata"].setdefault("creationTimestamp", now_text())
-                kind.strategy.prepare_create(obj)
-                self.follow_up(kind, None, self.store.create(store_key(kind), namespace, name, kind.encode(obj)))
+            meta = change.object["metadata"]
+            record = self.find(change.kind, meta.get("namespace", ""), meta["name"])
+            if change.part and record is not None:
+                self._replace_part(record, change)
+            elif not change.part and record is None:
+                self._create_for_server(change.kind, change.object)
+
+    def _replace_part(self, record: Record, change: automatic.Change) -> None:
+        """Replace one part of a stored object with that of the change."""
+        stored = record.decode()
+        stored[change.part] = change.object.get(change.part, {})
+        if stored != record.object:
+            self.put(change.kind, record, stored)
+
+    def _create_for_server(self, kind: Kind, obj: Object) -> None:
+        """Create an object of the server's own, without admission and validation."""
+        meta = obj["metadata"]
+        kind.strategy.default(obj)
+        meta.setdefault("uid", str(uuid.uuid4()))
+        meta.setdefault("creationTimestamp", now_text())
+        kind.strategy.prepare_create(obj)
+        record = self.store.create(store_key(kind), meta.get("namespace", ""), meta["name"], kind.encode(obj))
+        self.follow_up(kind, None, record)
 
     async def durable(self, revision: int) -> None:
         """Wait until a revision is on disk.
@@ -420,6 +429,16 @@ def _complete_new(kind: Kind, obj: Object, own: Own | None) -> None:
         meta["name"] = generate_name(meta["generateName"])
     meta["uid"] = str(uuid.uuid4())
     meta["creationTimestamp"] = now_text()
+
+
+def _complete_changed(kind: Kind, new: Object, old: Object, own: Own | None) -> None:
+    """Set the defaults of the new object of an update, and the metadata that an update cannot change."""
+    kind.strategy.default(new)
+    keep_identity(new["metadata"], old["metadata"])
+    if own is None:
+        keep(new["metadata"], old["metadata"], "managedFields")
+    else:
+        own(new, old)
 
 
 def _drop_managers(obj: Object, _old: Object | None) -> None:
