@@ -21,7 +21,7 @@ from kajitori.core.pods.resolved import Resolved, RunIdentity
 from kajitori.core.pods.template import begins_with_step
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.notify import KINDS
-from kajitori.core.spec.reading.parsing import PUT_INTO_FILES, stored_bytes
+from kajitori.core.spec.reading.conflicts import PUT_INTO_FILES, stored_bytes
 from kajitori.core.spec.run import RunSpec, name_fault, to_document
 from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault

@@ -60,30 +60,15 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
 
     # 1. Count the members of the attempt, and end those of earlier attempts.
     run = replace(run, replicas=len(node_by_rank(attempt)))  # a changed spec applies from the next attempt on
-    planned = [member for member in members if member.attempt == attempt.number and member.rank < run.replicas]
-    current = [_unless_deleted(member, status) for member in planned]
-    stale = [member for member in members if member.attempt < attempt.number]
-    tidy: tuple[Action, ...] = tuple(
-        DeleteMembers(run.limits.restart_grace_seconds, attempt=number)
-        for number in sorted({member.attempt for member in stale if not member.terminating})
-    )
+    current = _members_of_attempt(run, status, attempt, members)
+    tidy = _end_earlier_attempts(run, attempt, members)
     status = count_members(run, status, current)
-    if attempt.launcher == "mpi" and any(
-        member.rank == 0 and member.state is MemberState.SUCCEEDED for member in current
-    ):  # rank 0 tells the others when to end
-        status = with_start_times(status, attempt, now)
-        return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
+    if _mpi_has_succeeded(attempt, current):
+        return _succeed(status, attempt, tidy, now)
     # 2. End the attempt if a member failed, or if the gang is preempted or resized.
-    broken = _cause_of_break(run, status, attempt, current)
-    preempted = preempt_batch(run, status, current, broken, now)
-    if preempted is not None:
-        return preempted
-    if broken is not None:
-        return _end_broken_attempt(run, status, broken, current, now)
-    resized = resize_batch(run, status, current)
-    if resized is not None:
-        return resized
-
+    ended = _end_attempt(run, status, attempt, current, now)
+    if ended is not None:
+        return ended
     # 3. Create the members that have no Pod yet.
     missing = sorted(set(range(run.replicas)) - {member.rank for member in current})
     if missing:  # only before `created`: after that a missing member is a lost one
@@ -94,22 +79,55 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         status = msgspec.structs.replace(status, attempt=attempt)
     # 4. Finish the run if all members succeeded; make room if a node is drained.
     if all(member.state is MemberState.SUCCEEDED for member in current):
-        status = with_start_times(status, attempt, now)
-        return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
+        return _succeed(status, attempt, tidy, now)
     leaving = _leave_nodes(run, status, current, tidy, now)
     if leaving is not None:
         return leaving
     # 5. Say whether all members run, and restart the gang if it is stuck.
     pending = [member for member in current if member.state is MemberState.PENDING]
     if pending:
-        status = as_starting(status, pending)
-        return _within_deadline(run, Step(status, tidy), current, pending, now)
+        return _within_deadline(run, Step(as_starting(status, pending), tidy), current, pending, now)
     if status.stuck is not None and _is_to_restart(run, status.stuck, attempt):
-        odd = _odd_member(status.stuck, current, now)
-        if odd.node:  # so that node health learns from it, if the next attempt does better elsewhere
-            status = msgspec.structs.replace(status, notable=notes_of([odd]))
-        return _end_broken_attempt(run, status, odd, current, now)
+        return _end_stuck_attempt(run, status, status.stuck, current, now)
     return Step(as_running(status, attempt, now), tidy)
+
+
+def _members_of_attempt(run: Run, status: RunStatus, attempt: Attempt, members: Sequence[Member]) -> list[Member]:
+    """Return the members of the current attempt. Those that another program deleted count as failed."""
+    planned = [member for member in members if member.attempt == attempt.number and member.rank < run.replicas]
+    return [_unless_deleted(member, status) for member in planned]
+
+
+def _end_earlier_attempts(run: Run, attempt: Attempt, members: Sequence[Member]) -> tuple[Action, ...]:
+    """Return the actions that delete the remaining members of earlier attempts."""
+    left = {member.attempt for member in members if member.attempt < attempt.number and not member.terminating}
+    return tuple(DeleteMembers(run.limits.restart_grace_seconds, attempt=number) for number in sorted(left))
+
+
+def _mpi_has_succeeded(attempt: Attempt, current: Sequence[Member]) -> bool:
+    """Return whether rank 0 of an MPI gang has succeeded: it tells the others when to end."""
+    return attempt.launcher == "mpi" and any(
+        member.rank == 0 and member.state is MemberState.SUCCEEDED for member in current
+    )
+
+
+def _succeed(status: RunStatus, attempt: Attempt, tidy: tuple[Action, ...], now: datetime) -> Step:
+    """Return the step that finishes a run as succeeded."""
+    status = with_start_times(status, attempt, now)
+    return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
+
+
+def _end_attempt(
+    run: Run, status: RunStatus, attempt: Attempt, current: Sequence[Member], now: datetime
+) -> Step | None:
+    """Return the step that ends the attempt because the gang is preempted, broken or resized; None if it goes on."""
+    broken = _cause_of_break(run, status, attempt, current)
+    preempted = preempt_batch(run, status, current, broken, now)
+    if preempted is not None:
+        return preempted
+    if broken is not None:
+        return _end_broken_attempt(run, status, broken, current, now)
+    return resize_batch(run, status, current)
 
 
 def _leave_nodes(
@@ -138,6 +156,13 @@ def _leave_nodes(
 def _is_to_restart(run: Run, stuck: Stuck, attempt: Attempt) -> bool:
     """Whether a gang is restarted because it is stuck, for which stacks are the evidence."""
     return run.limits.restarts_stuck and stuck.attempt == attempt.number and stuck.verdict == "stuck"
+
+
+def _end_stuck_attempt(run: Run, status: RunStatus, stuck: Stuck, current: Sequence[Member], now: datetime) -> Step:
+    odd = _odd_member(stuck, current, now)
+    if odd.node:  # so that node health learns from it, if the next attempt does better elsewhere
+        status = msgspec.structs.replace(status, notable=notes_of([odd]))
+    return _end_broken_attempt(run, status, odd, current, now)
 
 
 def _odd_member(stuck: Stuck, current: Sequence[Member], now: datetime) -> Member:

@@ -119,40 +119,43 @@ def requested_bytes(claim: Claim) -> int:
 def _claim_actions(
     claim: Claim, volumes: Mapping[str, PersistentVolume], classes: Mapping[str, StorageClass], taken: set[str]
 ) -> list[Action]:
+    """Return the next step of a claim. The volume that it chooses is added to `taken`."""
     if claim.spec.volume_name:
         return _named_claim_actions(claim, volumes.get(claim.spec.volume_name), taken)
     own = [v for v in volumes.values() if _is_claimed_by(v, claim) and not v.metadata.deletion_timestamp]
     if own:
         chosen = min(own, key=lambda v: v.metadata.name)
         taken.add(chosen.metadata.name)
-        if chosen.spec.claim_ref is not None and not chosen.spec.claim_ref.uid:
-            return [Action(ActionKind.RESERVE, claim, chosen)]
-        return [Action(ActionKind.BIND, claim, chosen)]
-    waits = waits_for_consumer(claim, classes) and SELECTED_NODE not in (claim.metadata.annotations or {})
-    if waits:
+        is_reserved = chosen.spec.claim_ref is not None and bool(chosen.spec.claim_ref.uid)
+        return [Action(ActionKind.BIND if is_reserved else ActionKind.RESERVE, claim, chosen)]
+    if waits_for_consumer(claim, classes) and SELECTED_NODE not in (claim.metadata.annotations or {}):
         return [_pending_action(claim, "waiting for first consumer to be created before binding")]
     name = class_of(claim, classes)
     fitting = [v for v in volumes.values() if v.metadata.name not in taken and _volume_fits(claim, v, name)]
     if fitting:
-        chosen = min(fitting, key=lambda v: (_parsed_bytes((v.spec.capacity or {}).get("storage", 0)), v.metadata.name))
-        taken.add(chosen.metadata.name)
-        return [Action(ActionKind.RESERVE, claim, chosen)]
-    found = classes.get(name)
-    if found is not None and found.provisioner == PROVISIONER:
-        if claim.spec.selector:
-            return [_pending_action(claim, "claim.spec.selector is not supported for volumes that are made on demand")]
-        if claim.spec.volume_mode == "Block":
-            return [_pending_action(claim, "volumes of this class are folders: volumeMode Block is not supported")]
-        return [Action(ActionKind.PROVISION, claim)]
-    if name and found is None:
-        return [_pending_action(claim, f'storageclass.storage.k8s.io "{name}" not found')]
-    if found is not None and found.provisioner != NO_PROVISIONER:
+        smallest = min(fitting, key=lambda v: (_capacity_bytes(v), v.metadata.name))
+        taken.add(smallest.metadata.name)
+        return [Action(ActionKind.RESERVE, claim, smallest)]
+    return [_new_volume_action(claim, name, classes.get(name))]
+
+
+def _new_volume_action(claim: Claim, class_name: str, found: StorageClass | None) -> Action:
+    """Return the step of a claim that no volume fits: make one, or say why the claim waits."""
+    if found is None:
+        if class_name:
+            return _pending_action(claim, f'storageclass.storage.k8s.io "{class_name}" not found')
+        return _pending_action(claim, "no persistent volumes available for this claim and no storage class is set")
+    if found.provisioner == NO_PROVISIONER:
+        why = f'no persistent volumes available for this claim, and storage class "{class_name}" makes none'
+        return _pending_action(claim, why)
+    if found.provisioner != PROVISIONER:
         who = f"either by the external provisioner '{found.provisioner}' or manually by the system administrator"
-        return [_pending_action(claim, f"waiting for a volume to be created {who}")]
-    if found is not None:
-        why = f'no persistent volumes available for this claim, and storage class "{name}" makes none'
-        return [_pending_action(claim, why)]
-    return [_pending_action(claim, "no persistent volumes available for this claim and no storage class is set")]
+        return _pending_action(claim, f"waiting for a volume to be created {who}")
+    if claim.spec.selector:
+        return _pending_action(claim, "claim.spec.selector is not supported for volumes that are made on demand")
+    if claim.spec.volume_mode == "Block":
+        return _pending_action(claim, "volumes of this class are folders: volumeMode Block is not supported")
+    return Action(ActionKind.PROVISION, claim)
 
 
 def _named_claim_actions(claim: Claim, volume: PersistentVolume | None, taken: set[str]) -> list[Action]:
@@ -244,8 +247,12 @@ def _volume_fits(claim: Claim, volume: PersistentVolume, class_name: str) -> boo
         spec.storage_class_name == class_name
         and (spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
         and set(claim.spec.access_modes or ()) <= set(spec.access_modes or ())
-        and _parsed_bytes((spec.capacity or {}).get("storage", 0)) >= requested_bytes(claim)
+        and _capacity_bytes(volume) >= requested_bytes(claim)
     )
+
+
+def _capacity_bytes(volume: PersistentVolume) -> int:
+    return _parsed_bytes((volume.spec.capacity or {}).get("storage", 0))
 
 
 def _parsed_bytes(quantity: str | int | float) -> int:

@@ -15,7 +15,7 @@ from kajitori.api.views.runs import RunView
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import LabelKey, LabelValue
-from kajitori.core.spec.reading.parsing import is_reserved, reserved_fault
+from kajitori.core.spec.reading.conflicts import is_reserved, reserved_fault
 from kajitori.errors import Fault, InvalidInput
 
 router = APIRouter(tags=["runs"])

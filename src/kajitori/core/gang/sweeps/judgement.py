@@ -14,7 +14,7 @@ from kajitori.core.gang.status.member_notes import notes_of
 from kajitori.core.gang.status.progress import earliest, node_by_rank, start_patience_seconds, with_backoff, with_reason
 from kajitori.core.gang.sweep_ledger import Ledger, seconds_of
 from kajitori.core.gang.types import Member, MemberState, Run, Sweep
-from kajitori.core.spec.reading.parsing import MAX_RESTARTS_OF_EACH
+from kajitori.core.spec.reading.conflicts import MAX_RESTARTS_OF_EACH
 from kajitori.core.spec.reasons import (
     COUNTS_AS_RESTART,
     MAY_BE_ITS_MEMORY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,10 +14,11 @@ from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.spec.status_parts.attempts import Attempt, Resize
+from kajitori.core.spec.status_parts.health import RunHealth
 from kajitori.core.spec.status_parts.members import MemoryPeak, SweepState
 from kajitori.core.spec.status_parts.node_request import NodeRequest
-from kajitori.core.spec.status_parts.suspicions import IdleState
-from kajitori.core.spec.status_parts.usage import Usage
+from kajitori.core.spec.status_parts.suspicions import IdleState, SlowPlace, Stretch, Stuck
+from kajitori.core.spec.status_parts.usage import Holding, Usage
 
 _COUNTS = ("attempts", "restarts", "interruptions", "failed_starts", "resumes", "observed_generation")
 _MEMBER_COUNTS = ("total", "pending", "running", "succeeded", "failed")
@@ -86,8 +87,7 @@ def damaged(document: object, why: str) -> RunStatus:
 def _faults(status: RunStatus) -> Iterator[str]:
     """Yield the faults of a status, in words."""
     yield from _count_faults(status)
-    for name in _TIMES:
-        yield from _time_faults(name, getattr(status, name))
+    yield from _times_faults("", status, _TIMES)
     yield from _past_faults(status)
     yield from _waiting_faults(status)
     yield from _finding_faults(status)
@@ -100,25 +100,19 @@ def _faults(status: RunStatus) -> Iterator[str]:
 
 
 def _count_faults(status: RunStatus) -> Iterator[str]:
-    for name in _COUNTS:
-        if not 0 <= getattr(status, name) < _LARGEST:
-            yield f"{name} is {getattr(status, name)}"
+    yield from _number_faults("", status, _COUNTS)
     if not 0 <= status.rested_seconds < _MOST_SECONDS:
         yield f"restedSeconds is {status.rested_seconds}"
-    for name in _MEMBER_COUNTS:
-        if not 0 <= getattr(status.members, name) < _LARGEST:
-            yield f"members.{name} is {getattr(status.members, name)}"
+    yield from _number_faults("members.", status.members, _MEMBER_COUNTS)
 
 
 def _past_faults(status: RunStatus) -> Iterator[str]:
     """Yield faults of what the run did before: its last setback, its running time, its memory peak."""
     if status.setback is not None:
-        if not 0 <= status.setback.attempt < _LARGEST:
-            yield f"setback.attempt is {status.setback.attempt}"
+        yield from _number_faults("setback.", status.setback, ("attempt",))
         yield from _time_faults("setback.at", status.setback.at)
     if status.ran is not None:
-        if not 0 <= status.ran.seconds < _LARGEST:
-            yield f"ran.seconds is {status.ran.seconds}"
+        yield from _number_faults("ran.", status.ran, ("seconds",))
         yield from _time_faults("ran.until", status.ran.until)
     if status.memory is not None:
         yield from _memory_faults(status.memory)
@@ -127,15 +121,13 @@ def _past_faults(status: RunStatus) -> Iterator[str]:
 def _waiting_faults(status: RunStatus) -> Iterator[str]:
     """Yield faults of what the run waits for: preemptors, other runs, nodes, messages to people."""
     for asked in status.preemption.each if status.preemption is not None else ():
-        if not 0 <= asked.attempts < _LARGEST:
-            yield f"preemption.attempts is {asked.attempts}"
+        yield from _number_faults("preemption.", asked, ("attempts",))
         yield from _ranks_faults("preemption.ranks", asked.ranks)
         yield from _time_faults("preemption.since", asked.since)
     if status.preemption is not None and any(not other.ranks for other in status.preemption.others):
         yield "preemption.others are not of members"
     for other in status.after:
-        for name in ("since", "met_at"):
-            yield from _time_faults(f"after.{name}", getattr(other, name))
+        yield from _times_faults("after.", other, ("since", "met_at"))
     if status.resize is not None:
         yield from _resize_faults(status.resize)
     if status.node_request is not None:
@@ -147,36 +139,45 @@ def _waiting_faults(status: RunStatus) -> Iterator[str]:
 def _finding_faults(status: RunStatus) -> Iterator[str]:
     """Yield faults of findings about members: their health, a stuck run, idle GPUs, slow places."""
     if status.health is not None:
-        for name in ("healthy", "starting", "unhealthy"):
-            if not 0 <= getattr(status.health, name) < _LARGEST:
-                yield f"health.{name} is {getattr(status.health, name)}"
-        yield from _ranks_faults("health.ranks", status.health.ranks)
-        yield from _time_faults("health.since", status.health.since)
+        yield from _health_faults(status.health)
     if status.stuck is not None:
-        if not 0 <= status.stuck.attempt < _LARGEST:
-            yield f"stuck.attempt is {status.stuck.attempt}"
-        yield from _ranks_faults("stuck.ranks", status.stuck.ranks)
-        yield from _time_faults("stuck.since", status.stuck.since)
-        yield from _time_faults("stuck.lookedAt", status.stuck.looked_at)
+        yield from _stuck_faults(status.stuck)
     if status.idle is not None:
         yield from _idle_faults(status.idle)
     if status.keep_limit is not None:
-        for name in ("asked", "until"):
-            yield from _time_faults(f"keepLimit.{name}", getattr(status.keep_limit, name))
+        yield from _times_faults("keepLimit.", status.keep_limit, ("asked", "until"))
     for place in status.slow:
-        if not 0 <= place.attempt < _LARGEST:
-            yield f"slow.attempt is {place.attempt}"
-        yield from _ranks_faults("slow.ranks", place.ranks)
-        yield from _time_faults("slow.at", place.at)
-        if not place.at:
-            yield "a slow place has no time"
+        yield from _slow_faults(place)
     for stretch in status.stretches:
-        if not 0 <= stretch.attempt < _LARGEST:
-            yield f"stretches.attempt is {stretch.attempt}"
-        for name in ("since", "until"):
-            yield from _time_faults(f"stretches.{name}", getattr(stretch, name))
-        if not stretch.since:
-            yield "a stretch has no since"
+        yield from _stretch_faults(stretch)
+
+
+def _health_faults(health: RunHealth) -> Iterator[str]:
+    yield from _number_faults("health.", health, ("healthy", "starting", "unhealthy"))
+    yield from _ranks_faults("health.ranks", health.ranks)
+    yield from _time_faults("health.since", health.since)
+
+
+def _stuck_faults(stuck: Stuck) -> Iterator[str]:
+    yield from _number_faults("stuck.", stuck, ("attempt",))
+    yield from _ranks_faults("stuck.ranks", stuck.ranks)
+    yield from _time_faults("stuck.since", stuck.since)
+    yield from _time_faults("stuck.lookedAt", stuck.looked_at)
+
+
+def _slow_faults(place: SlowPlace) -> Iterator[str]:
+    yield from _number_faults("slow.", place, ("attempt",))
+    yield from _ranks_faults("slow.ranks", place.ranks)
+    yield from _time_faults("slow.at", place.at)
+    if not place.at:
+        yield "a slow place has no time"
+
+
+def _stretch_faults(stretch: Stretch) -> Iterator[str]:
+    yield from _number_faults("stretches.", stretch, ("attempt",))
+    yield from _times_faults("stretches.", stretch, ("since", "until"))
+    if not stretch.since:
+        yield "a stretch has no since"
 
 
 def _usage_faults(usage: Usage) -> Iterator[str]:
@@ -184,27 +185,29 @@ def _usage_faults(usage: Usage) -> Iterator[str]:
         if not 0 <= number < _MOST_BYTES:
             yield f"usage has the number {number}"
     for part in (*usage.open, *usage.closed, *usage.totals):
-        for name in ("gpus", "cpu_millis", "memory_bytes"):
-            if not 0 <= getattr(part, name) < _MOST_BYTES:
-                yield f"usage.{name} is {getattr(part, name)}"
+        yield from _number_faults("usage.", part, ("gpus", "cpu_millis", "memory_bytes"), _MOST_BYTES)
     for total in usage.totals:
         if not 0 <= total.member_seconds < _MOST_BYTES:
             yield f"usage.totals.memberSeconds is {total.member_seconds}"
-    for part in (*usage.open, *usage.closed):
-        yield from _ranks_faults("usage.ranks", part.ranks)
-        for name in ("since", "started", "ended"):
-            yield from _time_faults(f"usage.{name}", getattr(part, name))
-        if abs(part.saves_every) > _MOST_SECONDS:
-            yield f"usage.savesEvery is {part.saves_every}"
-        try:
-            nodes = expand(part.nodes)
-        except ValueError as error:
-            yield f"usage.nodes: {error}"
-        else:
-            if not part.since or (nodes and len(nodes) != len(expand_ranks(part.ranks))):
-                yield f"usage has {len(nodes)} nodes since {part.since!r:.40}"
+    for holding in (*usage.open, *usage.closed):
+        yield from _holding_faults(holding)
     for segment in usage.closed:
         yield from _time_faults("usage.until", segment.until)
+
+
+def _holding_faults(holding: Holding) -> Iterator[str]:
+    """Yield faults of the members, times and nodes of a segment of usage."""
+    yield from _ranks_faults("usage.ranks", holding.ranks)
+    yield from _times_faults("usage.", holding, ("since", "started", "ended"))
+    if abs(holding.saves_every) > _MOST_SECONDS:
+        yield f"usage.savesEvery is {holding.saves_every}"
+    try:
+        nodes = expand(holding.nodes)
+    except ValueError as error:
+        yield f"usage.nodes: {error}"
+        return
+    if not holding.since or (nodes and len(nodes) != len(expand_ranks(holding.ranks))):
+        yield f"usage has {len(nodes)} nodes since {holding.since!r:.40}"
 
 
 def _resize_faults(resize: Resize) -> Iterator[str]:
@@ -219,9 +222,7 @@ def _resize_faults(resize: Resize) -> Iterator[str]:
 
 
 def _sweep_faults(sweep: SweepState) -> Iterator[str]:
-    for name in ("longest_seconds", "member_seconds"):
-        if not 0 <= getattr(sweep, name) < _MOST_SECONDS:
-            yield f"sweep.{name} is {getattr(sweep, name)}"
+    yield from _number_faults("sweep.", sweep, ("longest_seconds", "member_seconds"), _MOST_SECONDS)
     ranges = {"succeeded": sweep.succeeded, "failed": sweep.failed, "again": sweep.again, **sweep.restarts}
     for name, text in ranges.items():
         yield from _ranks_faults(f"sweep.{name}", text)
@@ -241,26 +242,19 @@ def _ranks_faults(name: str, text: str) -> Iterator[str]:
 
 
 def _request_faults(request: NodeRequest) -> Iterator[str]:
-    for name in ("nodes", "attempt", "number", "granted", "failures"):
-        if not 0 <= getattr(request, name) < _LARGEST:
-            yield f"nodeRequest.{name} is {getattr(request, name)}"
-    for name in ("since", "first_asked_at", "asked_at", "not_before"):
-        yield from _time_faults(f"nodeRequest.{name}", getattr(request, name))
+    yield from _number_faults("nodeRequest.", request, ("nodes", "attempt", "number", "granted", "failures"))
+    yield from _times_faults("nodeRequest.", request, ("since", "first_asked_at", "asked_at", "not_before"))
 
 
 def _memory_faults(memory: MemoryPeak) -> Iterator[str]:
-    for name in ("peak_bytes", "limit_bytes", "total_bytes", "rank", "attempt"):
-        if not 0 <= getattr(memory, name) < _MOST_BYTES:
-            yield f"memory.{name} is {getattr(memory, name)}"
+    numbers = ("peak_bytes", "limit_bytes", "total_bytes", "rank", "attempt")
+    yield from _number_faults("memory.", memory, numbers, _MOST_BYTES)
     yield from _time_faults("memory.at", memory.at)
 
 
 def _idle_faults(idle: IdleState) -> Iterator[str]:
-    for name in ("attempt", "gpus", "fewest", "most", "confirmed", "peak_percent"):
-        if not 0 <= getattr(idle, name) < _LARGEST:
-            yield f"idle.{name} is {getattr(idle, name)}"
-    for name in ("since", "asked_at", "warned_at", "park_at", "parked_at"):
-        yield from _time_faults(f"idle.{name}", getattr(idle, name))
+    yield from _number_faults("idle.", idle, ("attempt", "gpus", "fewest", "most", "confirmed", "peak_percent"))
+    yield from _times_faults("idle.", idle, ("since", "asked_at", "warned_at", "park_at", "parked_at"))
     if not idle.since:
         yield "idle.since is empty"
 
@@ -270,8 +264,7 @@ def _attempt_faults(status: RunStatus, attempt: Attempt) -> Iterator[str]:
         yield f"attempt.number is {attempt.number} of {status.attempts}"
     if not 0 <= attempt.port < 65_536:
         yield f"attempt.port is {attempt.port}"
-    for name in ("planned_at", "started_at"):
-        yield from _time_faults(f"attempt.{name}", getattr(attempt, name))
+    yield from _times_faults("attempt.", attempt, ("planned_at", "started_at"))
     try:
         nodes, ranks = expand(attempt.nodes), expand_ranks(attempt.ranks)
     except ValueError as error:
@@ -286,15 +279,32 @@ def _attempt_faults(status: RunStatus, attempt: Attempt) -> Iterator[str]:
 def _template_faults(template: str) -> Iterator[str]:
     try:
         spec = msgspec.json.decode(template, type=_Template).spec
-        asked = [spec.resources, *(container.resources for container in (*spec.containers, *spec.init_containers))]
-        for amounts in (
-            spec.overhead,
-            *(part for resources in asked for part in (resources.requests, resources.limits)),
-        ):
+        for amounts in _amounts_of(spec):
             for resource, amount in amounts.items():
                 parse_cpu_millis(amount) if resource == "cpu" else parse_memory_bytes(amount)
     except ValueError as error:  # base class of msgspec's and our own errors
         yield f"attempt.template: {error}"
+
+
+def _amounts_of(spec: _PodSpec) -> Iterator[Mapping[str, str]]:
+    """Yield the amounts of resources of a Pod and of its containers, by resource."""
+    yield spec.overhead
+    for resources in (spec.resources, *(one.resources for one in (*spec.containers, *spec.init_containers))):
+        yield resources.requests
+        yield resources.limits
+
+
+def _number_faults(prefix: str, part: object, names: Iterable[str], end: int = _LARGEST) -> Iterator[str]:
+    """Yield a fault for each of the named numbers that is negative, or not below `end`."""
+    for name in names:
+        number = getattr(part, name)
+        if not 0 <= number < end:
+            yield f"{prefix}{name} is {number}"
+
+
+def _times_faults(prefix: str, part: object, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        yield from _time_faults(f"{prefix}{name}", getattr(part, name))
 
 
 def _time_faults(name: str, text: str) -> Iterator[str]:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.naming.run_names import make_name
-from kajitori.core.spec.reading.parsing import MAX_TEXT_BYTES, parse_spec
+from kajitori.core.spec.reading.conflicts import MAX_TEXT_BYTES
+from kajitori.core.spec.reading.parsing import parse_spec
 from kajitori.core.spec.run import RunSpec, check_name, container_words, name_fault, to_document
 from kajitori.errors import Fault, InvalidInput
 
