@@ -8,7 +8,7 @@ import secrets
 import shlex
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from kajitori.client.members.detach_keys import DETACH_KEYS, detach_keys_of
 from kajitori.client.members.streams import CommandStream, command_request, running
+from kajitori.client.members.terminal_command import at_terminal
 from kajitori.docker.as_user import as_user
 from kajitori.docker.hijack import STDERR, STDOUT
 from kajitori.docker.platform import Platform
@@ -115,8 +116,12 @@ class Command:
             target = await platform.signed_in()
             rank, has_input = self.container.rank, stdin is not None
             view, words = self.container.view, self.run_words
-            request = command_request(target, view, words, rank=rank, stdin=has_input, tty=self.tty)
-            async with running(target, *request) as stream:
+            opened: AbstractAsyncContextManager[CommandStream]
+            if self.tty:
+                opened = at_terminal(target, view, words, rank=rank, stdin=has_input)
+            else:
+                opened = running(target, *command_request(target, view, words, rank=rank, stdin=has_input))
+            async with opened as stream:
                 self.stream = stream
                 if self.size is not None:
                     await self.resize(*self.size)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -193,8 +193,29 @@ class Platform:
 
     async def restart(self, container: Container, grace: str | None) -> Container:
         """Ask the cluster to stop a run and to start it again once it has ended; `grace` is None for the run's own."""
-        body = {"grace": grace} if grace is not None else None
-        return Container(await self.post(run_path(container, "/restart"), body), container.rank)
+        return await self._asked_to_end(container, "/restart", grace, lambda run: run.resumes > container.resumes)
+
+    async def stop(self, container: Container, grace: str | None) -> Container:
+        """Ask the cluster to end a run; `grace` is None for the run's own."""
+        return await self._asked_to_end(container, "/stop", grace, lambda run: not run.is_active)
+
+    async def _asked_to_end(
+        self, container: Container, action: str, grace: str | None, is_done: Callable[[Container], bool]
+    ) -> Container:
+        """Send a request that ends a run, again if it breaks off: as long as the run has not ended, the server does
+        nothing for a second one. Once it has, `is_done` tells that the request was obeyed."""
+        body, patience = {"grace": grace} if grace is not None else None, Patience()
+        while True:
+            try:
+                return Container(await self.post(run_path(container, action), body), container.rank)
+            except Busy:
+                raise
+            except Unavailable as error:
+                await patience.failed(error)
+            with suppress(Unavailable):
+                latest = await self.refreshed(container)
+                if is_done(latest):
+                    return latest
 
     async def seen_by_controller(self, container: Container) -> None:
         """Wait until the controller has seen that a run was asked to start."""

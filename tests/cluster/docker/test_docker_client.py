@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import shutil
 import stat
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 import pytest_asyncio
 from tests.harness.local_cluster import LocalCluster
 from tests.harness.waiting import PATIENCE_SECONDS, until
+from tests.helpers.network.relay import Relay
 
 from kajitori.api.serving.server import ApiServer
 from kajitori.client.target import Target
@@ -42,9 +45,11 @@ HERE = ("-m", "64m", "--cpus", "0.1", *(("-u", "65534") if os.geteuid() == 0 els
 class Docker:
     """Docker's command line, on one bridge."""
 
-    def __init__(self, engine: Engine, socket: Path, *, splits_streams: bool) -> None:
+    def __init__(self, engine: Engine, socket: Path, relay: Relay, *, splits_streams: bool) -> None:
         self.engine = engine
         self.socket = socket
+        self.relay = relay
+        """Through which the bridge reaches its server."""
         self.splits_streams = splits_streams
         """Whether logs tell stdout and stderr apart. An API server does it with PodLogsQuerySplitStreams, off by
         default in Kubernetes 1.36."""
@@ -68,6 +73,21 @@ class Docker:
         return await asyncio.create_subprocess_exec(
             "docker", *words, env=self._environment, cwd=self.socket.parent, stdin=pipe, stdout=pipe, stderr=pipe
         )
+
+    @asynccontextmanager
+    async def at_terminal(self, *words: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, Terminal]]:
+        """Start a command at a terminal of its own."""
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "r+b", 0) as keys, os.fdopen(theirs, "r+b", 0) as its:
+            process = await asyncio.create_subprocess_exec(
+                "docker", *words, env=self._environment, cwd=self.socket.parent, stdin=its, stdout=its, stderr=its
+            )
+            try:
+                yield process, Terminal(keys)
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
 
     @asynccontextmanager
     async def over_tls(self, certificates: Certificates) -> AsyncIterator[tuple[str, ...]]:
@@ -104,6 +124,26 @@ class Docker:
                 await asyncio.sleep(0.1)
 
 
+class Terminal:
+    """The user's side of a terminal."""
+
+    def __init__(self, keys: BinaryIO) -> None:
+        self._keys = keys
+        self._shown = b""
+        os.set_blocking(keys.fileno(), False)
+
+    def type(self, text: str) -> None:
+        self._keys.write(text.encode())
+
+    async def shows(self, text: str) -> str:
+        """Wait until this is shown, and return all that was shown."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while text.encode() not in self._shown:
+                self._shown += self._keys.read(65536) or b""
+                await asyncio.sleep(0.01)
+        return self._shown.decode()
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def docker(local_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Docker]:
     """A bridge to a Web API on the local cluster."""
@@ -112,16 +152,16 @@ async def docker(local_cluster: LocalCluster, tmp_path_factory: pytest.TempPathF
     async with KubeClient(config) as client, Mirror(client) as mirror:
         await mirror.wait_synced()
         dependencies = ApiDependencies(client=client, mirror=mirror, policy=PolicyFile(None), namespace="default")
-        async with (
-            ApiServer(web_app(dependencies)) as server,
-            Platform(Target(server.url, config.credentials.token, "default")) as platform,
-        ):
-            engine = Engine(platform)
-            watching = asyncio.create_task(RunWatcher(platform, engine.events).run())
-            async with served(engine, DockerOptions(socket=socket)):
-                yield Docker(engine, socket, splits_streams=not local_cluster.is_real)
-            watching.cancel()
-            await engine.close()
+        async with ApiServer(web_app(dependencies)) as server:
+            url = urlsplit(server.url)
+            with Relay(lambda: (str(url.hostname), int(url.port or 0))).running() as relay:
+                async with Platform(Target(relay.url, config.credentials.token, "default")) as platform:
+                    engine = Engine(platform)
+                    watching = asyncio.create_task(RunWatcher(platform, engine.events).run())
+                    async with served(engine, DockerOptions(socket=socket)):
+                        yield Docker(engine, socket, relay, splits_streams=not local_cluster.is_real)
+                    watching.cancel()
+                    await engine.close()
 
 
 async def test_only_its_user_can_open_the_socket(docker: Docker) -> None:
@@ -165,6 +205,25 @@ async def test_anonymous_volumes_and_tmpfs_need_empty_folders_of_policy(docker: 
     """The policy of this cluster offers none, and the answer says what to ask for."""
     told = await docker("run", "--rm", "-v", "/d-volume", "--tmpfs", "/d-tmpfs", *HERE, "busybox", code=125)
     assert "policy offers none" in told and "--tmpfs: policy offers no empty folder in memory" in told
+
+
+@pytest.mark.conformance
+async def test_a_command_at_a_terminal_goes_on_after_the_connection_to_the_server_broke(docker: Docker) -> None:
+    """`docker exec -it` once ended. No number is lost or comes twice, and the shell is the same one."""
+    await docker("run", "-d", "--name", "d-exec", *HERE, "busybox", "sleep", "1000")
+    count = "read a; i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo $i; sleep 0.01; done; read b; echo $a $b.; exit 4"
+    async with docker.at_terminal("exec", "-it", "d-exec", "sh", "-c", count) as (process, terminal):
+        terminal.type("first\r")
+        await terminal.shows("\r\n30\r\n")
+        docker.relay.break_all()
+        await terminal.shows("\r\n150\r\n")
+        docker.relay.break_all()
+        await terminal.shows("\r\n300\r\n")
+        terminal.type("second\r")
+        shown = await terminal.shows("first second.\r\n")
+        assert await asyncio.wait_for(process.wait(), PATIENCE_SECONDS) == 4
+    assert [int(line) for line in shown.split("\r\n") if line.isdecimal()] == list(range(1, 301))
+    await docker("rm", "-f", "d-exec")
 
 
 @pytest.mark.conformance

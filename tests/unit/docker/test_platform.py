@@ -412,6 +412,40 @@ async def test_a_restart_is_the_clusters_and_is_answered_once_the_program_runs_a
     ]
 
 
+class BrokenOff(Platform):
+    """A server that carries out requests whose connections break off, from the second one on if the first is lost."""
+
+    def __init__(self, now: list[Container], *, obeys: int) -> None:
+        super().__init__(Target("http://127.0.0.1:1"))
+        self._now = now
+        self._obeys = obeys
+        self.asked: list[str] = []
+
+    async def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        return self._now[len(self.asked) >= self._obeys].view
+
+    async def post(self, path: str, body: object = None, params: Mapping[str, Any] | None = None) -> Any:
+        self.asked.append(path.rpartition("/")[2])
+        raise Unavailable("Server disconnected")
+
+
+@pytest.mark.parametrize("obeys", [1, 2])
+async def test_a_restart_whose_request_breaks_off_is_no_error(obeys: int) -> None:
+    """The cluster carried it out, and `docker restart` reported an error. One that was lost is asked for again."""
+    before = container("Running", spec={"resumes": 1})
+    server = BrokenOff([before, RESTARTING], obeys=obeys)
+    assert (await server.restart(before, None)).view == RESTARTING.view
+    assert server.asked == ["restart"] * obeys
+
+
+@pytest.mark.parametrize("obeys", [1, 2])
+async def test_a_stop_whose_request_breaks_off_is_no_error(obeys: int) -> None:
+    before = container("Running", spec={"resumes": 2})
+    server = BrokenOff([before, ENDED], obeys=obeys)
+    assert (await server.stop(before, "3s")).view == ENDED.view
+    assert server.asked == ["stop"] * obeys
+
+
 async def test_a_container_that_is_stopped_while_it_is_restarted_says_so() -> None:
     server = RestartingServer([RESTARTING.view, ENDED.view])
     with pytest.raises(WrongState, match="was stopped while it was restarted"):

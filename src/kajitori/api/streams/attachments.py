@@ -37,6 +37,9 @@ class Attached:
     rank: int
     stdin: bool = field(compare=False)
     """Whether the caller sends standard input."""
+    is_command: bool = False
+    """Whether the program was started for this caller, by exec. Nobody else sees its output, so it waits for a caller
+    that is away instead of losing some."""
 
 
 class Attachment:
@@ -112,7 +115,7 @@ class Attachment:
             async for channel, data in self.program:
                 self._add(channel, data)
                 self._tell()
-                while self._caller and self._end - self._sent >= KEPT_BYTES:
+                while (self._caller or self.about.is_command) and self._end - self._sent >= KEPT_BYTES:
                     await self._changed.wait()
         except Exception as error:
             self.failure = error
@@ -131,6 +134,8 @@ class Attachment:
             at, _, first = self._pieces[0]
             if self._caller and at + len(first) > self._sent:
                 return  # the caller has not got it yet
+            if not self._caller and self.about.is_command:
+                return  # what was sent last may not have arrived
             self._pieces.popleft()
             self._begin = self._pieces[0][0]
 

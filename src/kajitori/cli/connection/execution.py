@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from contextlib import AbstractAsyncContextManager
 from typing import Any, BinaryIO
 
 import click
@@ -19,6 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from kajitori.cli.terminal import say
 from kajitori.client.members.streams import Channel, CommandStream, command_request, running
+from kajitori.client.members.terminal_command import at_terminal
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.client.web_api import run_path
@@ -45,14 +47,27 @@ def execute(
     """Run the command in the member of this rank and return its exit code.
 
     `stdin` is a descriptor that is passed on to its end, or `NO_STDIN`. The command's output goes to `stdout` and
-    `stderr`, by default those of this process. Raises Unavailable if the connection breaks before the command ends.
+    `stderr`, by default those of this process. Raises Unavailable if the connection breaks before the command ends; at
+    a terminal only if it can't be connected again within a minute.
     """
-    request = command_request(target, run, command, rank=rank, stdin=stdin >= 0, tty=tty)
+    screen = Screen()
+
+    def tell_broken() -> None:
+        text = "the connection broke; connecting again for a minute (Ctrl-C ends this)"
+        screen.columns = shutil.get_terminal_size().columns
+        sys.stderr.buffer.write(screen.show(text))
+        sys.stderr.buffer.flush()
+
+    opened: AbstractAsyncContextManager[CommandStream]
+    if tty:
+        opened = at_terminal(target, run, command, rank=rank, stdin=stdin >= 0, tell_broken=tell_broken)
+    else:
+        opened = running(target, *command_request(target, run, command, rank=rank, stdin=stdin >= 0))
     if debug:
         say(f"> WebSocket {target.url}{run_path(run, '/exec')}")
     outputs = {Channel.STDOUT: stdout or sys.stdout.buffer, Channel.STDERR: stderr or sys.stderr.buffer}
     try:
-        return asyncio.run(_execute(request, target, outputs, stdin, tty=tty))
+        return asyncio.run(_execute(opened, screen, outputs, stdin, tty=tty))
     except Unavailable as error:
         if not isinstance(error.__cause__, ConnectionClosed):
             raise
@@ -60,10 +75,14 @@ def execute(
 
 
 async def _execute(
-    request: tuple[str, str], target: Target, outputs: Mapping[Channel, BinaryIO], stdin: int, *, tty: bool
+    opened: AbstractAsyncContextManager[CommandStream],
+    screen: Screen,
+    outputs: Mapping[Channel, BinaryIO],
+    stdin: int,
+    *,
+    tty: bool,
 ) -> int:
-    screen = Screen()
-    async with running(target, *request) as stream:
+    async with opened as stream:
         with raw_terminal(tty) as resized:
             sender = _Sender(stream, asyncio.get_running_loop())
             threading.Thread(target=sender.pass_on, args=(stdin, resized), name="stdin", daemon=True).start()

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from kajitori.client.members.port_tunnels import PortTunnels
 from kajitori.client.members.streams import CommandStream, PortConnection, command_request, running
+from kajitori.client.members.terminal_command import at_terminal
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.errors import Unauthenticated
@@ -51,8 +52,9 @@ class Member:
         """Run a command in the member. Raises KajitoriError as `streams.running` does."""
 
         def start(target: Target) -> AbstractAsyncContextManager[CommandStream]:
-            request = command_request(target, self._run, command, rank=self._rank, stdin=stdin, tty=tty)
-            return running(target, *request)
+            if tty:
+                return at_terminal(target, self._run, command, rank=self._rank, stdin=stdin)
+            return running(target, *command_request(target, self._run, command, rank=self._rank, stdin=stdin))
 
         return self._open_stream(start)
 

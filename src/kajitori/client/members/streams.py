@@ -116,8 +116,8 @@ class CommandStream:
 
     @property
     def session(self) -> str:
-        """The name of an attached program's session, to which a new connection may return; empty with an older
-        server."""
+        """The name of the session of an attached program, or of a command at a terminal, to which a new connection may
+        return; empty with an older server."""
         response = self._socket.response
         return response.headers.get(SESSION_HEADER, "") if response is not None else ""
 
@@ -211,6 +211,15 @@ def command_request(
     if size <= MAX_QUERY_BYTES:
         return _url(target, path, [*words, *flags]), ""
     return _url(target, path, [("wordsInMessage", "true"), *flags]), json.dumps(list(command))
+
+
+def resumed_command_url(
+    target: Target, run: View, session: str, position: int, *, rank: int = 0, stdin: bool = False
+) -> str:
+    """Return the URL of the WebSocket to a command at a terminal that runs already, from this position of its output
+    on."""
+    flags = [("rank", str(rank))] + [("stdin", "true")] * stdin + [("tty", "true")]
+    return _url(target, run_path(run, "/exec"), [*flags, ("session", session), ("position", str(position))])
 
 
 def attach_url(

@@ -164,8 +164,7 @@ async def kill(request: web.Request) -> web.Response:
         await _send_signal(engine_of(request), container, signal)
         return web.Response(status=204)
     grace = None if signal in TERMINATES else "0s"
-    body = {"grace": grace} if grace is not None else None
-    await engine_of(request).platform.post(run_path(container, "/stop"), body)
+    await engine_of(request).platform.stop(container, grace)
     engine_of(request).tell("kill", container, signal="15" if grace is None else "9")
     if grace is not None:  # a container that was killed can be removed at once
         await engine_of(request).stopped(await engine_of(request).platform.refreshed(container))
@@ -288,8 +287,7 @@ async def pause(request: web.Request) -> web.Response:
 
 async def _stop(engine: Engine, container: Container, grace: str | None) -> Container:
     """Stop a run and wait for its end."""
-    body = {"grace": grace} if grace is not None else None
-    await engine.platform.post(run_path(container, "/stop"), body)
+    await engine.platform.stop(container, grace)
     container = await engine.stopped(await engine.platform.refreshed(container))
     engine.tell("stop", container)
     return container

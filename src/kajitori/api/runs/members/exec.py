@@ -36,7 +36,7 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.naming import names
 from kajitori.core.spec.reading.stored import read_stored
-from kajitori.errors import InvalidInput, KajitoriError, WrongState
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
 from kajitori.kube.resources import PODS
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream
 
@@ -67,18 +67,31 @@ class ExecParameters(Parameters):
     explain: bool = False
     """The caller is a browser, which can't read the answer to a refused handshake: accept it, and say on channel 3 why
     the program can't run."""
+    session: str = Field(default="", max_length=64)
+    """The header `Kaji-Session` of an earlier answer, instead of a program, for a caller whose connection to a program
+    with a terminal broke: go on there. It is refused if the program has ended, or if this server no longer has what is
+    missing; no program is started then."""
+    position: int = Field(default=0, ge=0)
+    """With `session`: the number of bytes that have arrived on channel 1 since the program began."""
 
 
 @router.websocket("/v1/runs/{namespace}/{name}/exec")
 async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
     """Run a program in a member. A request that cannot be served is refused with a problem before the handshake, or
-    after it if the caller asks to `explain`."""
+    after it if the caller asks to `explain`.
+
+    If the program has a terminal, the header `Kaji-Session` of the answer names its session. The program waits a minute
+    for a caller whose connection broke.
+    """
 
     async def serve(api: Api, user: User) -> None:
         query = parameters(socket, ExecParameters, repeated=["command"])
-        if bool(query.command) == query.words_in_message:
+        if bool(query.command) + query.words_in_message + bool(query.session) != 1:
             raise InvalidInput.one("command", "must name a program, here or in the first message (wordsInMessage)")
         check_protocol(socket, EXEC_PROTOCOL)
+        if query.session:
+            await go_on(api, user, query)
+            return
         try:
             run, program = await start(api, user, query)
         except KajitoriError as error:
@@ -86,9 +99,12 @@ async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
                 raise
             await _refuse(socket, error)
             return
+        if query.tty:
+            attachment = api.runs.attachments.add(_command(user, run, query), program)
+            await _serve_attachment(socket, api, user, run, attachment, 0, has_tty=True)
+            return
         async with program:
-            notices = _notices(socket, api, user, run, query.rank) if query.tty else None
-            await _serve_program(socket, api, user, run, program, "exec in run", notices)
+            await _serve_program(socket, api, user, run, program)
 
     async def start(api: Api, user: User, query: ExecParameters) -> tuple[RunObject, ExecStream]:
         run = await find_run(api, user, namespace, name)
@@ -96,6 +112,14 @@ async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
         await user.may("create", namespace, resource=PODS, subresource="exec")  # a recorded right is checked again
         words = await _words_in_message(socket) if query.words_in_message else query.command
         return run, await _open(user, pod, query, words)
+
+    async def go_on(api: Api, user: User, query: ExecParameters) -> None:
+        run = await find_run(api, user, namespace, name)
+        await user.require("create", namespace, resource=PODS, subresource="exec")
+        attachment = api.runs.attachments.find(query.session, query.position, _command(user, run, query))
+        if attachment is None:
+            raise NotFound("this server has no such session of a command", hint="start the command again")
+        await _serve_attachment(socket, api, user, run, attachment, query.position, has_tty=True)
 
     await serve_member_stream(socket, serve)
 
@@ -127,8 +151,7 @@ async def attach_to_member(socket: WebSocket, namespace: str, name: str) -> None
         if query.stdin and not spec.has_stdin:
             hint = f"start it with kaji run -i, or run a program beside it: kaji exec -it {run.metadata.name} sh"
             raise WrongState(f"{run.metadata.name} has no standard input", hint=hint)
-        attempt = run.status.attempt.number if run.status is not None and run.status.attempt is not None else 0
-        about = Attached(user.name, run.metadata.uid, attempt, query.rank, query.stdin)
+        about = Attached(user.name, run.metadata.uid, _attempt_of(run), query.rank, query.stdin)
         kept = api.runs.attachments
         if query.session:  # before `find`, from which on a kept connection no longer ends by itself
             check_protocol(socket, EXEC_PROTOCOL)
@@ -148,10 +171,18 @@ async def attach_to_member(socket: WebSocket, namespace: str, name: str) -> None
                 tty=spec.has_tty,
             )
             attachment = kept.add(about, program)
-        notices = _notices(socket, api, user, run, query.rank) if spec.has_tty else None
-        await _serve_attachment(socket, api, user, run, attachment, position, notices)
+        await _serve_attachment(socket, api, user, run, attachment, position, has_tty=spec.has_tty)
 
     await serve_member_stream(socket, serve)
+
+
+def _command(user: User, run: RunObject, query: ExecParameters) -> Attached:
+    """Return the caller and the program of an exec with a terminal."""
+    return Attached(user.name, run.metadata.uid, _attempt_of(run), query.rank, query.stdin, is_command=True)
+
+
+def _attempt_of(run: RunObject) -> int:
+    return run.status.attempt.number if run.status is not None and run.status.attempt is not None else 0
 
 
 async def _serve_attachment(
@@ -161,20 +192,24 @@ async def _serve_attachment(
     run: RunObject,
     attachment: Attachment,
     position: int,
-    notices: TerminalNotices | None,
+    *,
+    has_tty: bool,
 ) -> None:
-    """Serve an attached program to its caller. If the caller's connection breaks, keep the one to the program."""
+    """Serve a program to its caller. If the caller's connection breaks, keep the one to the program."""
+    notices = _notices(socket, api, user, run, attachment.about.rank) if has_tty else None
     caller = attachment.begin(position)
-    kept, has_left = api.runs.attachments, False
+    # After a first message with words it is too late to name a session, so the caller can't come back.
+    kept, has_left = api.runs.attachments, _is_accepted(socket)
     try:
-        await socket.accept(subprotocol=EXEC_PROTOCOL, headers=[(b"kaji-session", attachment.id.encode())])
-        _note(api, socket, user, run, "attach to run")
+        if not _is_accepted(socket):
+            await socket.accept(subprotocol=EXEC_PROTOCOL, headers=[(b"kaji-session", attachment.id.encode())])
+        _note(api, socket, user, run, "exec in run" if attachment.about.is_command else "attach to run")
         leaving = _Leaving()
         with while_allowed(api, socket, user) as revoked:
             async with notices.shown() if notices is not None else nullcontext():
                 listening = _listen(socket, attachment.program, notices, leaving)
                 await pass_through(socket, revoked, listening, _talk_to(socket, attachment, caller, notices))
-        has_left = revoked.done() or leaving.is_meant
+        has_left = has_left or revoked.done() or leaving.is_meant
     finally:
         if attachment.leave(caller):
             is_over = attachment.is_told or attachment.failure is not None
@@ -206,22 +241,13 @@ def _notices(socket: WebSocket, api: Api, user: User, run: RunObject, rank: int)
     return TerminalNotices(api, user, run, rank, send)
 
 
-async def _serve_program(
-    socket: WebSocket,
-    api: Api,
-    user: User,
-    run: RunObject,
-    program: ExecStream,
-    action: str,
-    notices: TerminalNotices | None,
-) -> None:
-    """Serve a program until it ends or the caller leaves. `notices` are those of its terminal, if it has one."""
+async def _serve_program(socket: WebSocket, api: Api, user: User, run: RunObject, program: ExecStream) -> None:
+    """Serve a program without a terminal until it ends or the caller leaves."""
     if not _is_accepted(socket):
         await socket.accept(subprotocol=EXEC_PROTOCOL)
-    _note(api, socket, user, run, action)
+    _note(api, socket, user, run, "exec in run")
     with while_allowed(api, socket, user) as revoked:
-        async with notices.shown() if notices is not None else nullcontext():
-            await pass_through(socket, revoked, _listen(socket, program, notices), _talk(socket, program, notices))
+        await pass_through(socket, revoked, _listen(socket, program, None, _Leaving()), _talk(socket, program))
 
 
 def _note(api: Api, socket: WebSocket, user: User, run: RunObject, action: str) -> None:
@@ -267,10 +293,8 @@ async def _open(user: User, pod: Pod, query: ExecParameters, words: list[str]) -
     )
 
 
-async def _talk(socket: WebSocket, program: ExecStream, notices: TerminalNotices | None) -> None:
+async def _talk(socket: WebSocket, program: ExecStream) -> None:
     async for channel, payload in program:
-        if notices is not None:
-            notices.note_output(payload)
         await socket.send_bytes(bytes((channel,)) + payload)
     await _send_end(socket, program)
 
@@ -293,14 +317,11 @@ class _Leaving:
         return self.code in (1000, 1001)
 
 
-async def _listen(
-    socket: WebSocket, program: ExecStream, notices: TerminalNotices | None, leaving: _Leaving | None = None
-) -> None:
+async def _listen(socket: WebSocket, program: ExecStream, notices: TerminalNotices | None, leaving: _Leaving) -> None:
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
-            if leaving is not None:
-                leaving.code = int(message.get("code") or 1006)
+            leaving.code = int(message.get("code") or 1006)
             return
         data = message.get("bytes") or (message.get("text") or "").encode()
         if not data:

@@ -333,3 +333,66 @@ async def test_a_caller_that_detaches_keeps_nothing_on_the_server(world: World) 
         assert world.api.runs.attachments._by_id
         await until(lambda: not world.api.runs.attachments._by_id)
         assert not world.api.runs.attachments._waiting
+
+
+async def test_a_command_at_a_terminal_goes_on_after_its_connection_broke(world: World) -> None:
+    """`docker exec -it` and `kaji exec -it` once ended with the connection. The command waits for its caller, and none
+    of its output is lost, however much it prints meanwhile. No other user, and no attach, gets its session."""
+    await put_member(world, stdin=True, tty=True)
+    async with ApiServer(world.app) as server:
+        first = await dial(server, "command=echo&stdin=true&tty=true")
+        session = first.response.headers["Kaji-Session"]  # type: ignore[union-attr]
+        begin = await first.recv()
+        [kept] = world.api.runs.attachments._by_id.values()
+        await first.send(b"\x00" + b"." * 40_000)
+        await until(lambda: kept.has(len(begin) - 1 + 40_000))
+        first.transport.abort()
+        await until(lambda: world.api.runs.attachments._waiting)
+        for _ in range(20):
+            await kept.program.write(b"." * 40_000)
+
+        back = f"stdin=true&tty=true&session={session}&position={len(begin) - 1}"
+        for token, route, rest in (("grace", "exec", ""), ("ada", "exec", "0000000"), ("ada", "exec", "&rank=1")):
+            with pytest.raises(InvalidStatus) as refused:
+                await dial(server, back + rest, token=token, route=route)
+            assert refused.value.response.status_code == 404
+        world.kubernetes.denied.add(("ada", "create", "pods/exec", "team"))
+        world.clock.now += 3600  # a right that was asked about is remembered for a while
+        with pytest.raises(InvalidStatus):
+            await dial(server, back)
+        world.kubernetes.denied.clear()
+        world.clock.now += 3600
+        async with dial(server, f"stdin=true&session={session}&position=3", route="attach") as attached:
+            assert attached.response.headers["Kaji-Session"] != session  # type: ignore[union-attr]
+        async with dial(server, back) as second:
+            assert second.response.headers["Kaji-Session"] == session  # type: ignore[union-attr]
+            missed = b""
+            while len(missed) < 21 * 40_000:
+                missed += (await second.recv())[1:]  # type: ignore[operator]
+            assert missed == b"." * 21 * 40_000
+            await second.send(b"\x00typed")
+            assert await second.recv() == b"\x02typed"
+        await until(lambda: not world.api.runs.attachments._by_id)
+        with pytest.raises(InvalidStatus):
+            await dial(server, back)
+
+
+async def test_a_command_without_a_terminal_ends_with_its_connection(world: World) -> None:
+    """Nobody knows how much of its input has arrived."""
+    await put_member(world)
+    async with ApiServer(world.app) as server, dial(server, "command=echo&stdin=true") as socket:
+        assert await socket.recv() == b"\x01echo"
+        assert "Kaji-Session" not in socket.response.headers  # type: ignore[union-attr]
+        assert not world.api.runs.attachments._by_id
+
+
+async def test_a_caller_that_can_not_come_back_keeps_nothing_on_the_server(world: World) -> None:
+    """The words were the first message, after the header that would name the session."""
+    await put_member(world)
+    async with ApiServer(world.app) as server:
+        socket = await dial(server, "wordsInMessage=true&stdin=true&tty=true")
+        await socket.send('["echo"]')
+        assert await socket.recv() == b"\x01echo"
+        socket.transport.abort()
+        await until(lambda: not world.api.runs.attachments._by_id)
+        assert not world.api.runs.attachments._waiting
