@@ -19,6 +19,7 @@ from starlette.types import Lifespan
 from kajitori import __version__
 from kajitori.api import channels, health, web_page
 from kajitori.api.answers import problems
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.comparison import routes as comparison
 from kajitori.api.context import Api
 from kajitori.api.history import board_usage, lost_time
@@ -66,6 +67,7 @@ from kajitori.api.views import runs as run_views
 from kajitori.api.views import stacks as stacks_views
 from kajitori.api.views import telemetry as telemetry_views
 from kajitori.cluster.background import Work, cancel_all, start_all
+from kajitori.core.documents.docstrings import describe_fields
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 
@@ -255,6 +257,7 @@ def openapi_document() -> dict[str, Any]:
 
 @cache
 def _built_document() -> dict[str, Any]:
+    describe_fields(Parameters)
     app = _with_routes(None)
     document = get_openapi(
         title=app.title,

@@ -15,6 +15,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from kajitori.core.documents.docstrings import Described
 from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.kubernetes.selectors import LabelSelector, SelectorError, parse_labels
 from kajitori.errors import Fault, InvalidInput
@@ -55,12 +56,10 @@ def decode_token(token: str, kind: type[T]) -> T:
         ) from None
 
 
-class Parameters(BaseModel):
+class Parameters(Described, BaseModel):
     """Base class of query parameters. Unknown parameters are refused."""
 
-    model_config = ConfigDict(
-        extra="forbid", alias_generator=to_camel, validate_by_name=False, use_attribute_docstrings=True, frozen=True
-    )
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, validate_by_name=False, frozen=True)
 
 
 class PageParameters(Parameters):

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from kajitori.core.documents.docstrings import Described
 from kajitori.core.suggestions import did_you_mean, nearest
 from kajitori.errors import Fault
 
@@ -23,7 +24,7 @@ _VALUE_SHOWN = 80
 M = TypeVar("M", bound="Document")
 
 
-class Document(BaseModel):
+class Document(Described, BaseModel):
     """Base of models of user input: strict types, no unknown fields, camelCase names in documents."""
 
     model_config = ConfigDict(
@@ -35,7 +36,6 @@ class Document(BaseModel):
         validate_by_name=False,
         serialize_by_alias=True,
         hide_input_in_errors=True,
-        use_attribute_docstrings=True,
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from kajitori.core.documents.docstrings import field_descriptions
+
 
 @dataclass(frozen=True, slots=True)
 class FieldReference:
@@ -48,9 +50,10 @@ def fields_of(
     Fields of items of a list or mapping are left out if the item's model is from a module in `documented_elsewhere`:
     those have a page of their own.
     """
+    descriptions = field_descriptions(model)
     for name, info in model.model_fields.items():
         field_path = f"{path}{info.alias or name}"
-        text = " ".join((info.description or "").split())
+        text = " ".join(descriptions.get(name, "").split())
         inner, mark = _inner_model(info.annotation)
         if inner is None:
             yield FieldReference(field_path, _format_default(model, name), text)
