@@ -203,6 +203,11 @@ PLATFORM = Board(
                     "No progress, and no process moved between two looks.",
                 ),
                 _figure(
+                    "Unhealthy runs",
+                    f'max({metrics.RUNS_CHECKED}{{health="unhealthy"}})',
+                    "Their own health check fails in at least one member.",
+                ),
+                _figure(
                     "Faults in the policy file",
                     f"max({metrics.POLICY_FAULTS})",
                     "Above zero, the previous policy stays in effect.",
@@ -226,6 +231,13 @@ PLATFORM = Board(
                     f"max by (verdict) ({metrics.RUNS_STUCK})",
                     "{{verdict}}",
                     "Suspected by their telemetry, or stuck: their processes were seen to stand still.",
+                ),
+                _curves(
+                    "Runs with a health check",
+                    "short",
+                    f"max by (health) ({metrics.RUNS_CHECKED})",
+                    "{{health}}",
+                    "Running runs by the health that their own checks found.",
                 ),
                 _curves(
                     "Idle GPUs",
