@@ -102,7 +102,8 @@ def test_a_planned_network_is_checked_in_the_servers_words(page: Page) -> None:
 
 
 def test_the_board_shows_gpus_by_type(page: Page) -> None:
-    """And the GPU-hours of the last month."""
+    """And the GPU-hours of the last month, also beside a long list of those who hold GPUs: nobody scrolls a screen on a
+    wall."""
     page.get_by_role("link", name="Board").click()
     page.get_by_role("region", name="h100").get_by_text("16 free").wait_for()
     month = page.get_by_role("region", name="The last 30 days")
@@ -114,4 +115,16 @@ def test_the_board_shows_gpus_by_type(page: Page) -> None:
     visit(page, page.url)
     month.get_by_role("list", name="GPU-hours, by team").get_by_text("1,000 GPU-hours, 100 %").wait_for()
     month.get_by_text("and 11 more teams").wait_for()
+    held = {"namespace": "vision", "type": "h100", "gpus": 8, "idle": 0, "since": MINUTES[0]}
+    board = {"types": [], "holdings": [held | {"owner": f"person-{number}"} for number in range(400)]}
+    page.route("**/v1/board", lambda route: route.fulfill(json=board))
+    visit(page, page.url)
+    more = page.get_by_role("button", name="Show 385 more, with 3,080 GPUs")
+    more.wait_for()
+    bottom = month.bounding_box()
+    assert bottom is not None and bottom["y"] + bottom["height"] < 900, "the window's height"
     assert_accessible(page, "main")
+    more.click()
+    page.get_by_role("cell", name="person-399").wait_for()
+    page.get_by_role("button", name="Show fewer").click()
+    page.get_by_role("cell", name="person-399").wait_for(state="detached")

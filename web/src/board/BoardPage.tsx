@@ -27,9 +27,17 @@ export function BoardPage({ isOpen = false }: { isOpen?: boolean }) {
       ) : (
         <Typography color="textSecondary">No node of this cluster has GPUs.</Typography>
       )}
-      {board.data.holdings.length > 0 && <Holdings board={board.data} />}
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "flex-start", columnGap: 8 }}>
+        {board.data.holdings.length > 0 && (
+          <Box sx={{ flex: "3 1 600px", minWidth: 0 }}>
+            <Holdings board={board.data} />
+          </Box>
+        )}
+        <Box sx={{ flex: "2 1 400px", minWidth: 0 }}>
+          <MonthUse />
+        </Box>
+      </Box>
       {!isOpen && <Guarantees />}
-      <MonthUse />
     </>
   );
 }

@@ -11,7 +11,7 @@ export function MonthUse() {
   const { data: usage, error, refetch } = useBoardUsage();
   if (usage === null) return null;
   return (
-    <Box component="section" aria-label="The last 30 days" sx={{ my: 6 }}>
+    <Box component="section" aria-label="The last 30 days" sx={{ mb: 6 }}>
       <Typography component="h2" sx={{ fontSize: 24, fontWeight: 600 }}>
         The last 30 days
       </Typography>
@@ -27,7 +27,7 @@ export function MonthUse() {
           sx={{
             display: "grid",
             gap: 6,
-            gridTemplateColumns: { xs: "minmax(0, 1fr)", md: "repeat(2, minmax(0, 1fr))" },
+            gridTemplateColumns: "repeat(auto-fit, minmax(min(280px, 100%), 1fr))",
           }}
         >
           <Uses title="By type" uses={usage.types} all={usage.gpuSeconds} left={0} />

@@ -1,6 +1,7 @@
 /** Data of the board of GPUs. */
 import type { Schemas } from "../api/client";
 import { hours } from "../usage/usage";
+import { count } from "../words/amounts";
 import { secondsBetween } from "../words/times/times";
 
 export type Board = Schemas["PublicBoard"];
@@ -35,6 +36,13 @@ export function largestFirst(holdings: readonly Holding[]): Holding[] {
   return [...holdings].sort(
     (a, b) => b.gpus - a.gpus || a.owner.localeCompare(b.owner) || a.since.localeCompare(b.since),
   );
+}
+
+/** Return the words of the button that shows further rows: how many they are, and what they hold. */
+export function othersInWords(holdings: readonly Holding[]): string {
+  const sum = (of: (holding: Holding) => number) => holdings.reduce((total, each) => total + of(each), 0);
+  const [gpus, idle] = [sum((each) => each.gpus), sum((each) => each.idle)];
+  return `Show ${count(holdings.length)} more, with ${count(gpus)} GPUs${idle ? `, ${count(idle)} of them idle` : ""}`;
 }
 
 const AVERAGE = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
