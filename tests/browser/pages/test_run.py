@@ -119,11 +119,16 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.wait_for_function("() => notices.length > 0")
     page.get_by_role("button", name="Resume").click()
     page.get_by_text("Running").first.wait_for()
+    page.get_by_role("button", name="Tell me when it ends").click()
+    page.get_by_role("button", name="Do not tell me its end").wait_for()
+    assert cluster.kaji("restart", "bert").returncode == 0
+    page.wait_for_function("() => notices.length > 1")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     page.wait_for_url(re.compile(r"/runs\?whose=mine&text=BERT\+running$"))
     page.get_by_role("link", name="bert").wait_for(state="detached")
-    assert page.evaluate("notices") == ["bert was stopped: Stopped on request.\nTeam default"]
+    stopped, restarted = "bert was stopped: Stopped on request.", "bert restarts: Somebody asked for it."
+    assert page.evaluate("notices") == [f"{stopped}\nTeam default", f"{restarted}\nTeam default"]
 
 
 def label_and_find_others(page: Page) -> None:

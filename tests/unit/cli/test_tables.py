@@ -56,6 +56,27 @@ def test_events_without_a_run_are_those_of_the_namespace() -> None:
     assert (refused.exit_code, "at most 1000 with -f" in refused.stderr) == (2, True)
 
 
+def test_events_of_all_namespaces_are_one_table() -> None:
+    """It has a column for the namespace, and says of how many namespaces the server leaves the events out."""
+    newest_first = [event | {"namespace": name} for event, name in zip(EVENTS[::-1], ("nlp", "vision"), strict=True)]
+    pages = {"": {"items": newest_first[:1], "continue": "2", "leftOut": 3}, "2": {"items": newest_first[1:]}}
+    api = FakeWebApi(answers={"GET /v1/events": lambda call: pages[call.query.get("continue", [""])[0]]})
+    shown = invoke(api, "events", "-A")
+    assert printed(shown.stdout) == [
+        "NAMESPACE   AGE              TYPE      REASON     OBJECT        MESSAGE",
+        "vision      About an hour    Normal    Planned    Run/gpt       attempt 1 on 2 nodes",
+        "nlp         About a minute   Warning   NodeLost   Pod/gpt-1-0   gone (×3)",
+    ]
+    assert "3 namespaces are left out" in shown.stderr and "kaji events -N NAME" in shown.stderr
+    assert [call.query for call in api.calls_to("GET", "/v1/events")] == [
+        {"everywhere": ["true"], "limit": ["100"]},
+        {"everywhere": ["true"], "limit": ["99"], "continue": ["2"]},
+    ]
+    for words in (("gpt",), ("-N", "nlp"), ("-f",)):
+        refused = invoke(api, "events", "-A", *words)
+        assert (refused.exit_code, "exclude each other" in refused.stderr) == (2, True)
+
+
 def test_tail_shows_only_the_last_events_of_a_run() -> None:
     """With -f, too."""
     api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/gpt/events": lambda _: ndjson(EVENTS)})

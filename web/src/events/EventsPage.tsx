@@ -41,6 +41,7 @@ export function EventsPage() {
     placeholderData: keepPreviousData,
   });
   const shown = useMemo(() => events.data?.pages.flatMap(({ items }) => items) ?? [], [events.data]);
+  const leftOut = events.data?.pages[0]?.leftOut ?? 0;
   const isFiltered = choice.warnings || choice.text.trim() !== "";
   const command = choice.team || only;
   return (
@@ -76,10 +77,13 @@ export function EventsPage() {
       {!events.data && !events.error && <Skeleton variant="rectangular" height={320} />}
       {events.data && (
         <>
-          {command && (
-            <Box sx={{ maxWidth: 480, mb: 3 }}>
-              <CopyLine text={lineOf("events", { "-N": command })} />
-            </Box>
+          <Box sx={{ maxWidth: 480, mb: 3 }}>
+            <CopyLine text={command ? lineOf("events", { "-N": command }) : "kaji events -A"} />
+          </Box>
+          {leftOut > 0 && (
+            <Typography role="status" sx={{ mb: 3 }}>
+              {leftOut === 1 ? "1 team is" : `${leftOut.toLocaleString()} teams are`} left out, because this list has the events of at most 64. Choose a team to see its own.
+            </Typography>
           )}
           {!shown.length && <Typography>{isFiltered ? "No event of the last hour fits." : "Nothing in the last hour: the cluster forgets events."}</Typography>}
           <EventItems

@@ -10,7 +10,7 @@ import { whyOf, type Entry } from "./audit";
 const COLOURS: Record<string, string> = { refused: "warning.main", failed: "error.main" };
 const SHORT = { whiteSpace: "nowrap", verticalAlign: "top" } as const;
 /** A name is broken only on a phone. On wide screens a long one is cut; the whole one is its title. */
-const NAME = { verticalAlign: "top", overflowWrap: { xs: "anywhere", sm: "normal" }, whiteSpace: { sm: "nowrap" }, maxWidth: { sm: 220 }, overflow: "hidden", textOverflow: "ellipsis" } as const;
+const NAME = { verticalAlign: "top", overflowWrap: { xs: "anywhere", sm: "normal" }, whiteSpace: { sm: "nowrap" }, minWidth: { xs: 76, sm: 0 }, maxWidth: { sm: 220 }, overflow: "hidden", textOverflow: "ellipsis" } as const;
 const WORDS = { overflowWrap: "anywhere", verticalAlign: "top", minWidth: { xs: 56, sm: 120 } } as const;
 /** Cells of wide screens; a phone has one cell with the words of all of them. */
 const WIDE = { display: { xs: "none", sm: "table-cell" } } as const;

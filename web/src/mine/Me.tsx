@@ -20,7 +20,7 @@ export function Me() {
   const gpus = useGpus();
   if (who.error && !who.data) return <Problem error={who.error} retry={() => void who.refetch()} />;
   if (!who.data) return <Skeleton variant="rectangular" height={240} />;
-  const { user, groups, namespaces, operator } = who.data;
+  const { user, groups, namespaces, everywhere, operator } = who.data;
   const mine = myTeamsIn(teams.data?.items ?? []);
   const guaranteed = rowsOf(gpus.data?.guarantees ?? []).filter(({ team }) => namespaces.some(({ namespace, role }) => namespace === team && role !== "viewer"));
   return (
@@ -30,6 +30,12 @@ export function Me() {
       <Heading>My rights</Heading>
       {namespaces.length ? (
         <PlainList>
+          {everywhere && (
+            <li>
+              All namespaces: {everywhere}
+              <Faint>{MEANINGS[everywhere]}. Below are those with a team or a run; you can type the name of any other one.</Faint>
+            </li>
+          )}
           {namespaces.map(({ namespace, role }) => (
             <li key={namespace}>
               <Link to={`/history?team=${encodeURIComponent(namespace)}`}>{namespace}</Link>: {role}

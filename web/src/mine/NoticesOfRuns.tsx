@@ -11,7 +11,7 @@ import { pageOf } from "../run/overview/AfterRuns";
 import { Faint, PlainList } from "../common/Part";
 import { Section } from "./Section";
 
-/** Which ends of runs this browser tells. */
+/** The runs of which this browser tells ends and restarts. */
 export function NoticesOfRuns() {
   const { wanted, change } = useWanted();
   const { refusal, ask } = usePermission();
@@ -21,7 +21,7 @@ export function NoticesOfRuns() {
     <Section title="Notices of this browser">
       <FormControlLabel
         control={<Switch size="small" checked={wanted.all} onChange={(_, checked) => (checked ? ask(() => choose(true)) : choose(false))} />}
-        label="Tell me when one of my runs ends"
+        label="Tell me when one of my runs ends or restarts"
         sx={{ ml: -1 }}
       />
       <Faint>While a page of Kajitori is open in this browser. Messages (above) arrive without it.</Faint>

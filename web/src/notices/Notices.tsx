@@ -1,15 +1,15 @@
 import Alert from "@mui/material/Alert";
 import Snackbar from "@mui/material/Snackbar";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { Link, useNavigate, type NavigateFunction } from "react-router";
 import { serverNow } from "../api/clock";
 import type { Row } from "../runs/data/rows";
 import { followRuns } from "../runs/data/streams";
 import { useNow } from "../words/times/useNow";
-import { isWatching, noticesOf, streamsFor, type Notice } from "./notices";
+import { isWatching, noticesOf, restartsBetween, streamsFor, type Notice } from "./notices";
 import { useWanted } from "./useWanted";
 
-/** Tells the person about ends of runs, on all pages. Of several tabs, one does. */
+/** Tells the person about ends and restarts of runs, on all pages. Of several tabs, one does. */
 export function Notices() {
   const { user, wanted } = useWanted();
   const isChosen = useOnlyTab(user !== "" && isWatching(wanted));
@@ -44,8 +44,12 @@ function Watch() {
   const navigate = useNavigate();
   const rows = useRows(streamsFor(wanted).join(" "));
   const now = useNow(30);
+  const seen = useRef(rows);
   useEffect(() => {
     if (!rows || !user) return;
+    const before = seen.current;
+    seen.current = rows;
+    if (before) for (const notice of restartsBetween(wanted, user, before, rows)) if (!isShown(notice, navigate)) setMissed(notice);
     if (noticesOf(wanted, user, rows, serverNow()).wanted === wanted) return;
     change((newest) => {
       const found = noticesOf(newest, user, rows, serverNow());

@@ -17,14 +17,14 @@ export function TellButton({ run }: { run: ShownRun }) {
   const isMine = owner === user;
   if (wanted.all && isMine) {
     return (
-      <Button size="small" variant="outlined" component={Link} to="/mine" title="This browser tells you the ends of all of your runs. Change it in Mine.">
+      <Button size="small" variant="outlined" component={Link} to="/mine" title="This browser tells you ends and restarts of all of your runs. Change it in Mine.">
         Tells you when it ends
       </Button>
     );
   }
   if (uid in wanted.runs) {
     return (
-      <Button size="small" variant="outlined" onClick={() => change((before) => withoutRun(before, uid))} title="This browser tells you when it ends, while a page of Kajitori is open">
+      <Button size="small" variant="outlined" onClick={() => change((before) => withoutRun(before, uid))} title="This browser tells you when it ends or restarts, while a page of Kajitori is open">
         Do not tell me its end
       </Button>
     );
@@ -32,7 +32,7 @@ export function TellButton({ run }: { run: ShownRun }) {
   const isFull = Object.keys(wanted.runs).length >= MOST_WATCHED;
   return (
     <>
-      <Button size="small" variant="outlined" disabled={isFull} onClick={() => ask(() => change((before) => withRun(before, uid, { namespace, name, isMine, at: serverNow() })))} title="By a notice of this browser, while a page of Kajitori is open">
+      <Button size="small" variant="outlined" disabled={isFull} onClick={() => ask(() => change((before) => withRun(before, uid, { namespace, name, isMine, at: serverNow() })))} title="By a notice of this browser, also when it restarts, while a page of Kajitori is open">
         Tell me when it ends
       </Button>
       {refusal && (

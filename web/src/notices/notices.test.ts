@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Row } from "../runs/data/rows";
-import { isWatching, noticesOf, NOTHING_WANTED, streamsFor, wantedIn, withAll, withoutRun, withRun, type Wanted } from "./notices";
+import { isWatching, noticesOf, NOTHING_WANTED, restartsBetween, streamsFor, wantedIn, withAll, withoutRun, withRun, type Wanted } from "./notices";
 
 const NOON = Date.parse("2026-11-23T12:00:00Z");
 const BEFORE = withAll(NOTHING_WANTED, true, NOON);
@@ -65,6 +65,42 @@ describe("notices", () => {
     const { wanted } = noticesOf(BEFORE, "ada", rowsOf(...ended), NOON);
     expect(wanted.told).toHaveLength(200);
     expect(noticesOf(wanted, "ada", rowsOf(...ended), NOON).notices).toEqual([]);
+  });
+});
+
+describe("notices of restarts", () => {
+  const running = { phase: "Running", finishedAt: "", queuedAt: "2026-11-23T12:01:00Z", restarts: 0 } as const;
+  const told = (wanted: Wanted, before: Partial<Row>, after: Partial<Row>) =>
+    restartsBetween(wanted, "ada", rowsOf(run("bert", { ...running, ...before })), rowsOf(run("bert", { ...running, ...after }))).map(({ title, body }) => `${title}: ${body}`);
+
+  it("say who caused it, also if the stream left out the phase in between", () => {
+    const failed = { phase: "Restarting", reason: "ProgramFailed", message: "member 1: exit code 3", restarts: 2 } as const;
+    expect(told(BEFORE, { restarts: 1 }, failed)).toEqual(["bert restarts: Restart 2 that the program caused. Member 1: exit code 3.\nTeam vision"]);
+    expect(told(BEFORE, { restarts: 1 }, { restarts: 2 })).toEqual(["bert restarts: Restart 2 that the program caused.\nTeam vision"]);
+    expect(told(BEFORE, {}, { phase: "Queued", interruptions: 1 })).toEqual(["bert restarts: Interruption 1, without a fault of the program.\nTeam vision"]);
+    const asked = ["bert restarts: Somebody asked for it.\nTeam vision"];
+    expect(told(BEFORE, {}, { phase: "Queued", queuedAt: "2026-11-23T12:09:00Z" })).toEqual(asked);
+    expect(told(BEFORE, {}, { phase: "Stopped", reason: "RestartedByUser" })).toEqual(asked);
+  });
+
+  it("come once, and neither for other changes nor for a run that is resumed", () => {
+    const again = { phase: "Queued", queuedAt: "2026-11-23T12:09:00Z" } as const;
+    const stopped = { phase: "Stopped", finishedAt: "2026-11-23T12:08:00Z", restarts: 3 } as const;
+    expect(told(BEFORE, { restarts: 1 }, { restarts: 1 })).toEqual([]);
+    expect(told(BEFORE, { ...stopped, reason: "RestartedByUser" }, again)).toEqual([]);
+    expect(told(BEFORE, stopped, again)).toEqual([]);
+    expect(told(BEFORE, { phase: "Queued" }, again)).toEqual([]);
+    expect(told(BEFORE, { restarts: 1 }, { phase: "Failed", restarts: 2 })).toEqual([]);
+  });
+
+  it("are only those of runs that the person wants to be told, and count many at once", () => {
+    const others = rowsOf(run("bert", { ...running, owner: "grace" }));
+    const restarted = rowsOf(run("bert", { ...running, owner: "grace", restarts: 1 }));
+    expect(restartsBetween(BEFORE, "ada", others, restarted)).toEqual([]);
+    expect(restartsBetween(withRun(NOTHING_WANTED, "u-bert", bert), "ada", others, restarted)).toHaveLength(1);
+    expect(told(NOTHING_WANTED, {}, { restarts: 1 })).toEqual([]);
+    const all = (restarts: number) => rowsOf(...["a", "b", "c", "d"].map((name) => run(name, { ...running, restarts })));
+    expect(restartsBetween(BEFORE, "ada", all(0), all(1))).toMatchObject([{ title: "4 runs restarted", body: "a, b, c …", to: "/runs" }]);
   });
 });
 

@@ -1,4 +1,4 @@
-/** Notices of the browser about runs that ended: what a person wants to be told, and what is to be told now. */
+/** Notices of the browser about runs that ended or restarted: what a person wants to be told, and what is to be told now. */
 import type { Row } from "../runs/data/rows";
 import { FINAL } from "../states/states";
 import { sentence } from "../words/sentence";
@@ -36,6 +36,9 @@ export interface Notice {
 
 export const NOTHING_WANTED: Wanted = { all: false, since: "", runs: {}, told: [] };
 
+/** The reason of a run that ended because a person restarts it. */
+const ASKED = "RestartedByUser";
+const HAVING_NODES: ReadonlySet<string> = new Set(["Starting", "Running", "Restarting"]);
 /** Number of ends that are remembered as told. */
 const MOST_TOLD = 200;
 /** If more runs ended at once, one notice counts them. */
@@ -115,9 +118,40 @@ export function noticesOf(wanted: Wanted, user: string, rows: ReadonlyMap<string
   return { notices, wanted: remembered({ ...wanted, runs }, ended) };
 }
 
+/** Return the notices about runs that restarted between two states of the streams' runs. What restarted while no page was open is not told. */
+export function restartsBetween(wanted: Wanted, user: string, before: ReadonlyMap<string, Row>, rows: ReadonlyMap<string, Row>): Notice[] {
+  const found = [...rows.values()].flatMap((run) => {
+    const known = before.get(run.uid);
+    const isWanted = run.uid in wanted.runs || (wanted.all && run.owner === user);
+    const why = known && isWanted ? whyRestarted(known, run) : "";
+    return why ? [{ run, why }] : [];
+  });
+  if (found.length <= MOST_NOTICES) return found.map(({ run, why }) => ofRestart(run, why));
+  const names = found.slice(0, MOST_NOTICES).map(({ run }) => run.name);
+  return [{ tag: "restarts", title: `${found.length} runs restarted`, body: `${names.join(", ")} …`, to: "/runs" }];
+}
+
+/** Return why a run restarted since it was known, in words; empty if it did not. The stream may leave out the phases in between. */
+function whyRestarted(known: Row, run: Row): string {
+  const isAsked = run.reason === ASKED && known.reason !== ASKED;
+  // A run that a person restarts is queued anew; one that has ended is resumed.
+  const isQueuedAnew = HAVING_NODES.has(known.phase) && known.queuedAt !== run.queuedAt && !FINAL.has(run.phase);
+  if (isAsked || isQueuedAnew) return "Somebody asked for it.";
+  const restarts = run.restarts - known.restarts;
+  const interruptions = (run.interruptions ?? 0) - (known.interruptions ?? 0);
+  if (FINAL.has(run.phase) || (restarts <= 0 && interruptions <= 0)) return "";
+  const cause = run.phase === "Restarting" ? ` ${sentence(run.message || run.reason)}` : "";
+  return (restarts > 0 ? `Restart ${run.restarts} that the program caused.` : `Interruption ${run.interruptions}, without a fault of the program.`) + cause;
+}
+
+/** Later restarts of a run replace the notice about earlier ones. */
+function ofRestart({ uid, name, namespace }: Row, why: string): Notice {
+  return { tag: `${uid} restart`, title: `${name} restarts`, body: `${why}\nTeam ${namespace}`, to: addressOf(namespace, name, uid) };
+}
+
 /** Whether a run has ended for good: one that was asked to restart is queued again. */
 function hasEnded({ phase, finishedAt, reason }: Row): boolean {
-  return FINAL.has(phase) && finishedAt !== "" && reason !== "RestartedByUser";
+  return FINAL.has(phase) && finishedAt !== "" && reason !== ASKED;
 }
 
 /** Return what is wanted after these ends were told. The oldest marks are dropped; the runs that ended before them are not told any more. */

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
@@ -23,8 +24,23 @@ router = APIRouter(tags=["people"])
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 """Beginning of the names of service accounts; the namespace follows."""
 
+_EVERYWHERE = ""
+"""Stands for all namespaces in a question about rights."""
+
 MAX_NAMESPACES = 64
 """Largest number of namespaces in which the API server is asked for a caller's rights."""
+
+
+@dataclass(frozen=True)
+class KnownNamespaces:
+    """Namespaces in which a caller may have rights."""
+
+    first: list[str]
+    """At most MAX_NAMESPACES, those that concern the caller first."""
+    own_beyond: int
+    """Number of those beyond them that concern the caller: of their teams, runs and RoleBindings."""
+    others_beyond: int
+    """Number of the others beyond them."""
 
 
 @router.get("/v1/sign-in", responses=describes(SignInView), summary="Where people sign in")
@@ -70,10 +86,19 @@ async def who_am_i(api: Shared, user: Caller, query: Annotated[WhoAmIParameters,
     """The API server's answers, which may be some seconds old. Namespaces are those of teams and runs, those with
     a RoleBinding of the caller or of a group of the caller, and the one that is asked for. In a cluster of many
     namespaces, some in which the caller has neither a team nor a run nor a RoleBinding are left out."""
-    rights = await asyncio.gather(*(_rights(user, name) for name in await namespaces_for(api, user, query.namespace)))
-    operator = await user.may("patch", "", resource=NODES)
-    namespaces = sorted((right for right in rights if right is not None), key=lambda right: right.namespace)
-    return answer(WhoAmI(user=user.name, groups=sorted(user.groups), namespaces=namespaces, operator=operator))
+    known = await namespaces_for(api, user, query.namespace)
+    rights, everywhere = await asyncio.gather(
+        asyncio.gather(*(_rights(user, name) for name in known.first)), _rights(user, _EVERYWHERE)
+    )
+    return answer(
+        WhoAmI(
+            user=user.name,
+            groups=sorted(user.groups),
+            namespaces=sorted((right for right in rights if right is not None), key=lambda right: right.namespace),
+            everywhere=everywhere.role if everywhere is not None else "",
+            operator=await user.may("patch", "", resource=NODES),
+        )
+    )
 
 
 @router.get("/v1/teams", responses=describes(TeamList), summary="The teams of the policy")
@@ -93,9 +118,8 @@ async def teams(api: Shared, user: Caller) -> Response:
     return answer(TeamList(items=items))
 
 
-async def namespaces_for(api: Api, user: User, asked: str = "") -> list[str]:
-    """Return the namespaces in which the caller may have rights: those of teams, of runs and of RoleBindings; at most
-    MAX_NAMESPACES, those that concern the caller first."""
+async def namespaces_for(api: Api, user: User, asked: str = "") -> KnownNamespaces:
+    """Return the namespaces in which the caller may have rights: those of teams, of runs and of RoleBindings."""
     teams = api.policy.current().policy.teams
     own = {api.namespace} | ({asked} if asked else set())
     if user.name.startswith(_SERVICE_ACCOUNT):
@@ -105,7 +129,11 @@ async def namespaces_for(api: Api, user: User, asked: str = "") -> list[str]:
     for name, team in teams.items():
         (own if _is_in(team, user) else others).update(team.namespaces_of(name))
     bound = await api.callers.bound.of(user) - own
-    return [*sorted(own), *sorted(bound), *sorted(others - own - bound)][:MAX_NAMESPACES]
+    concern = [*sorted(own), *sorted(bound)]
+    known = [*concern, *sorted(others - own - bound)]
+    own_beyond = max(0, len(concern) - MAX_NAMESPACES)
+    beyond = max(0, len(known) - MAX_NAMESPACES)
+    return KnownNamespaces(known[:MAX_NAMESPACES], own_beyond, beyond - own_beyond)
 
 
 def _is_in(team: Team, user: User) -> bool:
@@ -116,7 +144,7 @@ async def _rights(user: User, namespace: str) -> NamespaceRights | None:
     if not await user.may("list", namespace):
         return None
     logs = await user.may("get", namespace, resource=PODS, subresource="log")
-    role = "viewer"
+    role: Literal["viewer", "user", "lead"] = "viewer"
     if await user.may("create", namespace):
         role = "lead" if await user.may("create", namespace, resource=ROLE_BINDINGS) else "user"
     return NamespaceRights(namespace=namespace, role=role, logs=logs)

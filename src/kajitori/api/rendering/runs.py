@@ -118,6 +118,7 @@ def run_summary(run: RunObject, spec: StoredSpec, starts_at: str | msgspec.Unset
         image=spec.image,
         labels=meta.labels or msgspec.UNSET,
         note=note.text if note is not None else msgspec.UNSET,
+        interruptions=status.interruptions or msgspec.UNSET,
         starts_at=starts_at,
     )
 

@@ -69,7 +69,7 @@ class EventWatchParameters(Parameters):
 @router.get("/v1/events", responses=describes(EventList), summary="Events of all runs, the newest first")
 async def list_all_events(api: Shared, user: Caller, query: Annotated[EventListParameters, Query()]) -> Response:
     """Events of runs and their members in a namespace, or in all. Kubernetes deletes Events after an hour."""
-    namespaces = await _listed_namespaces(api, user, query)
+    namespaces, left_out = await _listed_namespaces(api, user, query)
     require_definition(api)
     after = decode_token(query.continue_, tuple[str, int, str, str]) if query.continue_ else None
     words = words_of(query.search)
@@ -80,20 +80,24 @@ async def list_all_events(api: Shared, user: Caller, query: Annotated[EventListP
         events = [event for event in events if sort_key(event) < after]
     page = events[: query.limit]
     following = encode_token(sort_key(page[-1])) if len(events) > len(page) else None
-    return answer(EventList(items=[event_view(event) for event in page], continue_=following))
+    items = [event_view(event) for event in page]
+    return answer(EventList(items=items, continue_=following, left_out=left_out))
 
 
-async def _listed_namespaces(api: Api, user: User, query: EventListParameters) -> list[str]:
-    """Return the namespaces of a list. Raises Forbidden if the caller may list runs in none of them."""
+async def _listed_namespaces(api: Api, user: User, query: EventListParameters) -> tuple[list[str], int]:
+    """Return the namespaces of a list, and the number of those that it leaves out. Raises Forbidden if the caller may
+    list runs in none of them."""
     if query.namespace or not query.everywhere:
         await user.require("list", query.namespace or api.namespace)
-        return [query.namespace or api.namespace]
-    names = await namespaces_for(api, user)
-    allowed = await asyncio.gather(*(user.may("list", name) for name in names))
-    found = [name for name, is_allowed in zip(names, allowed, strict=True) if is_allowed]
+        return [query.namespace or api.namespace], 0
+    known = await namespaces_for(api, user)
+    allowed = await asyncio.gather(*(user.may("list", name) for name in known.first))
+    found = [name for name, is_allowed in zip(known.first, allowed, strict=True) if is_allowed]
     if not found:
         await user.require("list", api.namespace)
-    return found
+    # In the others the caller has no team, run or RoleBinding, so only a right in all namespaces reaches them.
+    sees_others = known.others_beyond > 0 and await user.may("list", "")
+    return found, known.own_beyond + (known.others_beyond if sees_others else 0)
 
 
 async def _events_in(api: Api, namespace: str) -> list[Event]:

@@ -34,7 +34,7 @@ class NamespaceRights(View):
     """The caller's rights in a namespace."""
 
     namespace: str
-    role: str
+    role: Literal["viewer", "user", "lead"]
     """viewer: see runs. user: also submit them. lead: also decide who else may."""
     logs: bool
     """Whether the caller may read what the runs printed."""
@@ -100,6 +100,9 @@ class WhoAmI(View):
     namespaces: list[NamespaceRights]
     """Namespaces where the caller may see runs: among those of the teams in the policy, those with runs, those with a
     RoleBinding of the caller or of a group of the caller, and the server's own."""
+    everywhere: Literal["", "viewer", "user", "lead"]
+    """The caller's role in all namespaces, also in those that have neither a team nor a run: a ClusterRoleBinding gives
+    it. Empty if there is none."""
     operator: bool
     """Whether the caller may change nodes: drain them and take them back."""
 

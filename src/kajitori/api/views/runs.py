@@ -122,6 +122,8 @@ class RunTableRow(View):
     """Absent if it has none."""
     note: str | msgspec.UnsetType = msgspec.UNSET
     """Text of the note that people wrote about it. Absent if there is none."""
+    interruptions: int | msgspec.UnsetType = msgspec.UNSET
+    """Starts that were lost without a fault of the program, as by a preemption. Absent if there were none."""
     starts_at: str | msgspec.UnsetType = msgspec.UNSET
     """Only if `starts` asks for it: when a waiting run is expected to start. Empty if that is not known or the run does
     not wait."""
@@ -249,6 +251,9 @@ class EventList(View, omit_defaults=True):
     items: list[EventView]
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send it back for older ones; absent on the last page."""
+    left_out: int = 0
+    """Namespaces whose events `everywhere` leaves out: those beyond 64 that may have runs which the caller may see.
+    Absent if there are none."""
 
 
 class RunningProcess(View):

@@ -61,6 +61,23 @@ async def test_a_role_binding_shows_a_namespace_without_a_run(world: World) -> N
     assert await found("ada") == {"team": "lead", "of-all": "viewer"}, "the last known bindings count"
 
 
+async def test_a_role_in_all_namespaces_is_told_without_naming_them(world: World) -> None:
+    """A ClusterRoleBinding reaches namespaces that have neither a team nor a run. They are not listed: most of them are
+    of other software."""
+
+    async def everywhere() -> str:
+        world.clock.now += 3600
+        answer = await world.http.get("/v1/whoami", headers={"Authorization": "Bearer ada"})
+        found: str = answer.json()["everywhere"]
+        assert [item["namespace"] for item in answer.json()["namespaces"]] == ["team"]
+        return found
+
+    assert await everywhere() == "lead"
+    for verb, plural, left in (("create", "rolebindings", "user"), ("create", "runs", "viewer"), ("list", "runs", "")):
+        world.kubernetes.denied |= {("ada", verb, plural, "")}
+        assert await everywhere() == left
+
+
 async def test_a_link_of_the_command_line_signs_a_browser_in(world: World) -> None:
     """A browser's own session makes no links. A link that is opened from another site's page is refused."""
     made = await world.http.post("/v1/sign-in-links", headers={"Authorization": "Bearer ada"})

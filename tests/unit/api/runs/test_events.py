@@ -142,6 +142,26 @@ async def test_events_of_all_namespaces_are_one_list(world: World) -> None:
     assert (await world.http.get(ALL, params={"everywhere": "true"})).status_code == 403
 
 
+async def test_a_list_of_all_namespaces_says_how_many_it_leaves_out(world: World) -> None:
+    """It has at most 64. Namespaces that have nothing to do with the caller count only if the caller sees them all."""
+    for number in range(70):
+        world.kubernetes.put("runs", run("bert", namespace=f"b{number:02}", owner="bob"))
+    await world.caught_up()
+
+    async def left_out() -> int:
+        world.clock.now += 3600
+        found: int = (await world.http.get(ALL, params={"everywhere": "true"})).json().get("leftOut", 0)
+        return found
+
+    assert await left_out() == 70 + 1 - 64
+    world.kubernetes.denied |= {("ada", "list", "runs", "")}
+    assert await left_out() == 0
+    for number in range(70):
+        world.kubernetes.put("runs", run("vit", namespace=f"b{number:02}", owner="ada"))
+    await world.caught_up()
+    assert await left_out() == 70 + 1 - 64
+
+
 async def test_events_of_one_second_are_listed_in_order_of_creation(world: World) -> None:
     world.kubernetes.put("runs", run("bert", phase="Running"))
     for name in ("zeta", "alpha", "mid"):

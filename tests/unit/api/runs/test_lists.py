@@ -122,6 +122,17 @@ async def test_sweeps_are_listed_and_counted_alone(world: World) -> None:
     assert page["counts"] == {"total": 2, "phases": {"Running": 1, "Queued": 1}}
 
 
+async def test_a_row_counts_interruptions_if_there_were_any(world: World) -> None:
+    """They are the restarts that `restarts` does not count."""
+    interrupted = run("bert", phase="Running")
+    interrupted["status"] |= {"restarts": 1, "interruptions": 2}
+    world.kubernetes.put("runs", interrupted)
+    world.kubernetes.put("runs", run("vit", phase="Running"))
+    await world.caught_up()
+    page = await listed(world, fields="summary")
+    assert [(row["restarts"], row.get("interruptions")) for row in page["items"]] == [(1, 2), (0, None)]
+
+
 async def test_notebooks_are_listed_alone(world: World) -> None:
     await furnish(world)
     world.kubernetes.put("runs", run("lab", phase="Running", type="notebook"))

@@ -117,14 +117,14 @@ def test_what_was_done_is_told_as_json(words: tuple[str, ...], items: list[dict[
     ("words", "wrong"),
     [
         ("policy check --live", {"policy": {}}),
-        ("whoami", {"user": "ada", "groups": [], "namespaces": [], "operator": False}),
+        ("whoami", {"user": "ada", "groups": [], "namespaces": [], "everywhere": "", "operator": False}),
         ("inspect bert", [RUNS[0]]),
     ],
 )
 def test_the_schema_is_that_of_what_the_verb_prints(words: str, wrong: Any) -> None:
     """It has the fields that the command line adds to an answer of the Web API."""
     checked = {"namespace": "vision", "faults": [], "notes": []}
-    me = {"user": "ada", "groups": [], "namespaces": [], "operator": False}
+    me = {"user": "ada", "groups": [], "namespaces": [], "everywhere": "", "operator": False}
     answers = {"GET /v1/policy/cluster": checked, "GET /v1/whoami": me}
     result = invoke(FakeWebApi(RUNS, answers), *words.split(), "-o", "json")
     verb = "policy check" if words.startswith("policy") else words.split()[0]

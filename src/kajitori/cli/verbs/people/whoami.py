@@ -37,6 +37,7 @@ def command(cli: Cli, output: str | None) -> None:
     else:
         renews = " (renewed by itself)" if target.signed_in is not None and read(target.signed_in).refresh_token else ""
         roles = [f"{namespace['namespace']} ({namespace['role']})" for namespace in found["namespaces"]]
+        roles += [f"all namespaces ({found['everywhere']})"] if found.get("everywhere") else []
         roles += ["operator of the cluster"] if found["operator"] else []
         print_pairs(
             (
