@@ -13,6 +13,7 @@ from collections.abc import Generator
 
 import hypothesis
 import pytest
+from tests.harness.collecting import one_folder_at_a_time
 from tests.harness.fixtures import (
     cluster,
     kube_server,
@@ -96,7 +97,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the workers make temporary files in memory. Tests without workers leave theirs on the disk, to look at."""
+    """Put the arguments in order. Let the workers make temporary files in memory; tests without workers leave theirs
+    on the disk, to look at."""
+    config.args[:] = one_folder_at_a_time(config.args)
     if not config.getoption("numprocesses", None) or "TMPDIR" in os.environ:
         return
     folder = make_memory_folder()
