@@ -39,12 +39,14 @@ class KajiUp:
             self.process = start_kaji(
                 "up", "--data", str(self.data), *options, env=self.environment, cwd=self.home, log=log
             )
-        wait_until(lambda: (self.data / "kaji.json").exists() and self._is_current(), lambda: self.log.read_text())
+        wait_until(self._is_current, lambda: self.log.read_text())
 
     def _is_current(self) -> bool:
+        """Return whether the cluster's file is that of the started process. It may be that of a killed one, which
+        `kaji up` removes."""
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text()
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, FileNotFoundError):
             return bool(self._told()["pid"] == self.process.pid)
         return False
 
