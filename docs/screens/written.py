@@ -17,7 +17,8 @@ from typing import Any
 from bench.pages.streams import serve
 from bench.parts.processes import say
 from tests.harness.web_api import LeaderHere
-from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, fake_kubernetes, node, pod, run
+from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node, pod, run
+from tests.unit.api.fake_programs import FakeLog
 
 from kajitori.api.queue import state
 from kajitori.core.formats.times import format_time

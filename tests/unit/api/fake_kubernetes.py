@@ -6,55 +6,18 @@ import asyncio
 import copy
 import itertools
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
+from tests.unit.api.fake_programs import FakeLog, Object, echo_port, echo_stdin, error_status, run_here, send_log
 
-from kajitori.kube.spdy.ports import PORT_PROTOCOL
-from kajitori.kube.spdy.session import Session, Stream
-from kajitori.kube.spdy.wires import WebSocketWire
-
-Object = dict[str, Any]
 Key = tuple[str, str, str]
 """Plural, namespace, name."""
 
 NAMESPACED = ("pods", "runs", "events", "secrets", "persistentvolumeclaims", "resourcequotas")
 KINDS = {"pods": "Pod", "nodes": "Node", "runs": "Run", "events": "Event"}
-EXEC_PROTOCOL = "v5.channel.k8s.io"
-
-
-_STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ")
-
-
-class FakeLog:
-    """The output of one container; tests can add more while it is followed."""
-
-    def __init__(self, *lines: str) -> None:
-        self.lines = [f"{line}\n" for line in lines]
-        self.ended = False
-        self.open = 0
-        self.status = 200
-        self.sent = 0
-        """Number of bytes that were written to the connection."""
-        self.breaks = False
-        """Whether the connection is aborted once everything was sent."""
-        self.is_merged = False
-        """Whether the server cannot tell the container's output streams apart, and refuses to read one alone."""
-        self.changed = asyncio.Event()
-        self.left = asyncio.Event()
-        """Set when a reader has disconnected."""
-
-    def print(self, *lines: str, end: str = "\n") -> None:
-        """Add lines; with another `end`, parts of one line."""
-        self.lines += [f"{line}{end}" for line in lines]
-        self.changed.set()
-
-    def end(self) -> None:
-        self.ended = True
-        self.changed.set()
 
 
 class FakeKubernetes:
@@ -156,9 +119,9 @@ class FakeKubernetes:
         if "watch" not in request.query:
             self.requests.append((request.method, request.path, user))
         if self.failing:
-            return _status(500, "InternalError", "injected")
+            return error_status(500, "InternalError", "injected")
         if user in self.unknown_tokens:
-            return _status(401, "Unauthorized", "Unauthorized")
+            return error_status(401, "Unauthorized", "Unauthorized")
         response: web.StreamResponse = await handler(request)
         return response
 
@@ -201,7 +164,7 @@ class FakeKubernetes:
         if "watch" in request.query:
             return await self._watch(request, plural, namespace)
         if not self._may(request, "list", plural, namespace):
-            return _status(403, "Forbidden", f"may not list {plural}")
+            return error_status(403, "Forbidden", f"may not list {plural}")
         items = [
             item for key, item in self.objects.items() if key[0] == plural and (not namespace or key[1] == namespace)
         ]
@@ -242,18 +205,18 @@ class FakeKubernetes:
     async def _create(self, request: web.Request) -> web.Response:
         plural, namespace = request.match_info["plural"], request.match_info.get("namespace", "")
         if not self._may(request, "create", plural, namespace):
-            return _status(403, "Forbidden", f"may not create {plural}")
+            return error_status(403, "Forbidden", f"may not create {plural}")
         if namespace in self.missing_namespaces:
-            return _status(404, "NotFound", f'namespaces "{namespace}" not found')
+            return error_status(404, "NotFound", f'namespaces "{namespace}" not found')
         body = await request.json()
         meta = body["metadata"]
         if namespace:
             meta["namespace"] = namespace
         if self.disk_is_full:
-            return _status(507, "InternalError", "the change could not be stored: database or disk is full")
+            return error_status(507, "InternalError", "the change could not be stored: database or disk is full")
         if present := self.objects.get((plural, namespace, meta["name"])):
             leaving = "object is being deleted: " if present["metadata"].get("deletionTimestamp") else ""
-            return _status(409, "AlreadyExists", f"{leaving}{plural} {meta['name']} already exists")
+            return error_status(409, "AlreadyExists", f"{leaving}{plural} {meta['name']} already exists")
         if request.query.get("dryRun"):
             meta |= {"uid": "uid-dry", "creationTimestamp": "2026-11-21T10:00:00Z"}
             return web.json_response(body, status=201)
@@ -266,142 +229,71 @@ class FakeKubernetes:
     async def _get(self, request: web.Request) -> web.Response:
         plural, namespace = request.match_info["plural"], request.match_info.get("namespace", "")
         if not self._may(request, "get", plural, namespace):
-            return _status(403, "Forbidden", f"may not get {plural}")
+            return error_status(403, "Forbidden", f"may not get {plural}")
         found = self._found(request)
-        return web.json_response(found) if found else _status(404, "NotFound", "not found")
+        return web.json_response(found) if found else error_status(404, "NotFound", "not found")
 
     async def _patch(self, request: web.Request) -> web.Response:
         found = self._found(request)
         if found is None:
-            return _status(404, "NotFound", "not found")
+            return error_status(404, "NotFound", "not found")
         if not self._may(request, "patch", request.match_info["plural"], request.match_info.get("namespace", "")):
-            return _status(403, "Forbidden", "may not patch")
+            return error_status(403, "Forbidden", "may not patch")
         patch = await request.json()
         wanted = patch.get("metadata", {}).get("resourceVersion")
         if wanted and wanted != found["metadata"]["resourceVersion"]:
-            return _status(409, "Conflict", "changed meanwhile")
+            return error_status(409, "Conflict", "changed meanwhile")
         return web.json_response(self.put(request.match_info["plural"], _merge(found, patch)))
 
     async def _put(self, request: web.Request) -> web.Response:
         plural = request.match_info["plural"]
         if not self._may(request, "update", plural, request.match_info["namespace"]):
-            return _status(403, "Forbidden", f"may not update {plural}")
+            return error_status(403, "Forbidden", f"may not update {plural}")
         return web.json_response(self.put(plural, await request.json()))
 
     async def _delete(self, request: web.Request) -> web.Response:
         found = self._found(request)
         if found is None:
-            return _status(404, "NotFound", "not found")
+            return error_status(404, "NotFound", "not found")
         if not self._may(request, "delete", request.match_info["plural"], request.match_info["namespace"]):
-            return _status(403, "Forbidden", "may not delete")
+            return error_status(403, "Forbidden", "may not delete")
         options = await request.json() if request.can_read_body else {}
         uid = found["metadata"]["uid"]
         if (options.get("preconditions") or {}).get("uid", uid) != uid:
-            return _status(409, "Conflict", "Precondition failed: UID in precondition")
+            return error_status(409, "Conflict", "Precondition failed: UID in precondition")
         self.remove(request.match_info["plural"], request.match_info["name"], request.match_info["namespace"])
         return web.json_response(found)
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
         self.log_requests.append(dict(request.query) | {"pod": request.match_info["name"]})
         if not self._may(request, "get", "pods/log", request.match_info["namespace"]):
-            return _status(403, "Forbidden", "may not get pods/log")
+            return error_status(403, "Forbidden", "may not get pods/log")
         log = self.logs.get((request.match_info["namespace"], request.match_info["name"]))
         if log is None:
             if self.before_no_log is not None:
                 await self.before_no_log()
-            return _status(404, "NotFound", "pod not found")
+            return error_status(404, "NotFound", "pod not found")
         if log.status != 200:
-            return _status(log.status, "BadRequest" if log.status == 400 else "InternalError", "container is waiting")
+            return error_status(
+                log.status, "BadRequest" if log.status == 400 else "InternalError", "container is waiting"
+            )
         if "stream" in request.query and log.is_merged:
-            return _status(422, "Invalid", "stream: Forbidden: may not be specified")
-        if "limitBytes" in request.query:
-            return web.Response(body="".join(log.lines)[: int(request.query["limitBytes"])].encode())
-        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
-        tail = int(request.query.get("tailLines", len(log.lines)))
-        position = max(0, len(log.lines) - tail)
-        log.open += 1
-        try:
-            while True:
-                lines, position = log.lines[position:], len(log.lines)
-                for line in lines:
-                    text = line if request.query.get("timestamps") == "true" else _STAMP.sub("", line)
-                    await response.write(text.encode())
-                    log.sent += len(text)
-                if log.breaks and request.transport is not None:
-                    request.transport.abort()
-                if request.query.get("follow") != "true" or log.ended:
-                    return response
-                log.changed.clear()
-                if position == len(log.lines):
-                    await log.changed.wait()
-        finally:
-            log.open -= 1
-            log.left.set()
+            return error_status(422, "Invalid", "stream: Forbidden: may not be specified")
+        return await send_log(request, log)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
-        """Stand for a program that prints its command, or how a client attached to it, then echoes standard input until
-        that ends, and exits with 3."""
         subresource = f"pods/{request.path.rpartition('/')[2]}"
         if not self._may(request, "create", subresource, request.match_info["namespace"]):
-            return _status(403, "Forbidden", f"may not create {subresource}")
-        socket = web.WebSocketResponse(protocols=(EXEC_PROTOCOL,))
-        await socket.prepare(request)
-        if self.runs_programs:
-            await _run_here(socket, request.query.getall("command"))
-            return socket
-        attached = [f"{name}={request.query[name]}" for name in ("stdin", "tty")]
-        await socket.send_bytes(b"\x01" + " ".join(request.query.getall("command", attached)).encode())
-        async for message in socket:
-            if message.type is not WSMsgType.BINARY:
-                continue
-            if message.data[0] == 0:
-                await socket.send_bytes(b"\x02" + message.data[1:])
-            elif message.data[0] == 4:
-                await socket.send_bytes(b"\x01size " + message.data[1:])
-            elif message.data[0] == 255:
-                break
-        causes = [{"reason": "ExitCode", "message": "3"}]
-        end = {"status": "Failure", "reason": "NonZeroExitCode", "message": "exit 3", "details": {"causes": causes}}
-        await socket.send_bytes(b"\x03" + json.dumps(end).encode())
-        await socket.close()
-        return socket
+            return error_status(403, "Forbidden", f"may not create {subresource}")
+        return await (run_here if self.runs_programs else echo_stdin)(request)
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
-        """Stand for a program that echoes in upper case on port 7. Nothing listens on other ports."""
         if not self._may(request, "create", "pods/portforward", request.match_info["namespace"]):
-            return _status(403, "Forbidden", "may not create pods/portforward")
-        socket = web.WebSocketResponse(protocols=(PORT_PROTOCOL,))
-        await socket.prepare(request)
-        streams: dict[str, Stream] = {}
-        complete = asyncio.Event()
-
-        def opened(stream: Stream) -> bool:
-            streams[stream.headers["streamtype"]] = stream
-            if len(streams) == 2:
-                complete.set()
-            return True
-
-        async def echo() -> None:
-            await complete.wait()
-            if streams["data"].headers["port"] != "7":
-                await streams["error"].write(b"dial tcp4 127.0.0.1: connect: connection refused")
-                await streams["error"].close()
-            else:
-                with suppress(ConnectionError):
-                    while piece := await streams["data"].read():
-                        await streams["data"].write(piece.upper())
-            await streams["data"].close()
-
-        session = Session(WebSocketWire(socket), opened)
-        echoing = asyncio.create_task(echo())
+            return error_status(403, "Forbidden", "may not create pods/portforward")
         try:
-            await session.run()
+            return await echo_port(request)
         finally:
             self.ports_left.set()
-            echoing.cancel()
-            await asyncio.gather(echoing, return_exceptions=True)
-        return socket
 
 
 def node(name: str, *, gpus: int = 0, gpu_type: str = "", ready: bool = True, cordoned: bool = False) -> Object:
@@ -413,34 +305,6 @@ def node(name: str, *, gpus: int = 0, gpu_type: str = "", ready: bool = True, co
         "spec": {"unschedulable": True} if cordoned else {},
         "status": {"allocatable": amounts, "capacity": amounts, "conditions": [condition]},
     }
-
-
-async def _run_here(socket: web.WebSocketResponse, command: list[str]) -> None:
-    """Run a command on this machine, with its streams over the channels of an exec."""
-    pipes = asyncio.subprocess.PIPE
-    program = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
-    assert program.stdin is not None and program.stdout is not None and program.stderr is not None
-
-    async def send(channel: bytes, output: asyncio.StreamReader) -> None:
-        while piece := await output.read(65_536):
-            await socket.send_bytes(channel + piece)
-
-    async def receive(given: asyncio.StreamWriter) -> None:
-        async for message in socket:
-            if message.data[0] == 0:
-                given.write(message.data[1:])
-            elif message.data[0] == 255:
-                break
-        given.close()
-
-    listening = asyncio.create_task(receive(program.stdin))
-    await asyncio.gather(send(b"\x01", program.stdout), send(b"\x02", program.stderr))
-    code = await program.wait()
-    causes = [{"reason": "ExitCode", "message": str(code)}]
-    end: Object = {"status": "Failure", "reason": "NonZeroExitCode", "message": "", "details": {"causes": causes}}
-    await socket.send_bytes(b"\x03" + json.dumps(end if code else {"status": "Success"}).encode())
-    await socket.close()
-    listening.cancel()
 
 
 def run(name: str, *, namespace: str = "team", owner: str = "ada", phase: str = "", **spec: Any) -> Object:
@@ -520,18 +384,6 @@ def _table(items: list[Object], limit: int, after: str) -> Object:
     columns = [{"name": name} for name in ("Name", "Type", "Data", "Age")]
     meta = {"continue": str(begin + limit)} if rest else {}
     return {"kind": "Table", "columnDefinitions": columns if not begin else None, "rows": rows, "metadata": meta}
-
-
-def _status(code: int, reason: str, message: str) -> web.Response:
-    body = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "reason": reason,
-        "message": message,
-        "code": code,
-    }
-    return web.json_response(body, status=code)
 
 
 @asynccontextmanager

@@ -11,7 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 from tests.unit.api.conftest import Clock, World
-from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, attempts, pod, run
+from tests.unit.api.fake_kubernetes import FakeKubernetes, attempts, pod, run
+from tests.unit.api.fake_programs import FakeLog
 
 from kajitori.api import auth, rights
 from kajitori.api.auth import Sessions

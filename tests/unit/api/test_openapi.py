@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.routing import WebSocketRoute
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+from tests.unit.api.fake_programs import FakeLog
 
 from kajitori.api import app, web_page
 from kajitori.api.answers.paging import decode_token, encode_token

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import Object, attempts, pod, run
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+from tests.unit.api.fake_programs import Object
 
 WANTS: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100"}}
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import httpx2
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+from tests.unit.api.fake_programs import FakeLog, Object
 
 PATH = "/v1/runs/team/bert/logs"
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx2
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod
+from tests.unit.api.fake_kubernetes import attempts, pod
+from tests.unit.api.fake_programs import FakeLog
 from tests.unit.api.logs.scene import PATH, at, put_member, put_run
 
 from kajitori.core.formats.rotation_notice import dropped_by_rotation

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import FakeLog
+from tests.unit.api.fake_programs import FakeLog
 from tests.unit.api.logs.scene import PATH, at, put_member, put_run, read
 
 from kajitori.api.logs.lines import LINE_LIMIT_BYTES

@@ -15,7 +15,8 @@ import httpx2
 import pytest
 from tests.harness.waiting import PATIENCE_SECONDS
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+from tests.unit.api.fake_programs import FakeLog
 
 from kajitori.api.serving import protocols
 from kajitori.api.serving.server import ApiServer

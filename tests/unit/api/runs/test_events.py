@@ -8,7 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import Object, run
+from tests.unit.api.fake_kubernetes import run
+from tests.unit.api.fake_programs import Object
 
 from kajitori.api.runs import events
 

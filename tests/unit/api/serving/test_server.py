@@ -14,7 +14,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from tests.helpers.network.networks import in_a_network_of_its_own, ip, needs_networks, socket_in, wait_for_carrier
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+from tests.unit.api.fake_programs import FakeLog
 
 from kajitori.api.serving import server as serving
 from kajitori.api.serving.protocols import TunnelProtocol

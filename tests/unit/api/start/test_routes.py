@@ -16,7 +16,8 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import Object, attempts, pod, run
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+from tests.unit.api.fake_programs import Object
 from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.app import openapi_document

@@ -14,7 +14,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.harness.waiting import until
 from tests.unit.api.conftest import NOW, World
-from tests.unit.api.fake_kubernetes import Object, pod, run
+from tests.unit.api.fake_kubernetes import pod, run
+from tests.unit.api.fake_programs import Object
 from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.app import openapi_document
