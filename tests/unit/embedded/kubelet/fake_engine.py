@@ -19,7 +19,7 @@ class FakeContainer:
         self.body = body
         self.process: asyncio.subprocess.Process | None = None
         self.exit_code: int | None = None
-        self.attached: asyncio.StreamWriter | None = None
+        self.attached: list[asyncio.StreamWriter] = []
         self.has_ended = asyncio.Event()
 
     @property
@@ -71,7 +71,7 @@ class FakeEngine:
             if not answer:
                 path = path[2:] if path[0].startswith("v1.") else path[1:]
                 if path[-1] == "attach":
-                    await self._attach(self.containers[path[0]], reader, writer)
+                    await self._attach(self.containers[path[0]], query, reader, writer)
                     return
                 if path[-1] == "wait":  # Docker sends the head of its answer at once, and does not know its length
                     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -142,18 +142,25 @@ class FakeEngine:
         code = await process.wait()
         container.exit_code = 128 - code if code < 0 else code
         container.has_ended.set()
-        if container.attached is not None:
-            container.attached.close()
+        for writer in container.attached:
+            writer.close()
 
     async def _attach(
-        self, container: FakeContainer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        container: FakeContainer,
+        query: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
-        container.attached = writer
+        container.attached.append(writer)
         writer.write(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\n")
         while data := await reader.read(65536):
+            assert "stdin=1" in query
             if container.process is not None and container.process.stdin is not None:
                 container.process.stdin.write(data)
-        if container.process is not None and container.process.stdin is not None and not writer.is_closing():
+        if container.process is None or container.process.stdin is None or writer.is_closing():
+            return
+        if "stdin=1" in query:
             container.process.stdin.close()
 
     async def _kill(self, container: FakeContainer, number: int) -> None:
@@ -164,5 +171,7 @@ class FakeEngine:
 
 async def _copy(container: FakeContainer, stream: int, source: asyncio.StreamReader) -> None:
     while data := await source.read(65536):
-        if container.attached is not None and not container.attached.is_closing():
-            container.attached.write(bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data)
+        for writer in container.attached:
+            if writer.is_closing():
+                continue
+            writer.write(bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import stat
 import struct
@@ -26,6 +27,8 @@ EXIT_PAUSE_SECONDS = 0.05
 NOT_STARTED = b"OCI runtime exec failed"
 """Beginning of what Docker sends as the output of a command that it can't start."""
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
+_OF_PODMAN = re.compile(rb"Error: (?:read|write) unixpacket @->/proc/self/fd/\d+/attach: [^\r\n]*\r?\n?\Z")
+"""What Podman adds to the output of a command that ends before it has read all of its input, or that did not start."""
 
 
 async def execute_in_engine(
@@ -157,6 +160,7 @@ class EngineExecution:
                     is_first = False
 
     async def _write_output(self, stream: str, piece: bytes) -> None:
+        piece = _OF_PODMAN.sub(b"", piece)
         if piece and self._fds:
             fd = self._fds[0] if self._tty else self._fds[1 if stream == "stdout" else 2]
             with contextlib.suppress(OSError if self._tty else BrokenPipeError):

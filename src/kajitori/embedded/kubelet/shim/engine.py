@@ -59,6 +59,9 @@ class EngineShim(Shim):
         self.frames = Frames()
         self.attached = -1
         self.input: socket.socket | None = None
+        """The connection that takes input."""
+        self.echo = -1
+        """Descriptor of output that comes back by a connection of its own for input, and is not needed."""
         self.source = -1
         """Descriptor of the input that attached remotes type."""
         self.unsent = b""
@@ -110,13 +113,43 @@ class EngineShim(Shim):
             self.poll.register(self.source, select.POLLIN)
 
     def _attach(self) -> None:
-        query = f"?stream=1&stdout=1&stderr=1&stdin={int(self.source >= 0)}&detachKeys={DETACH_KEYS}"
-        connection = upgrade(self.socket_path, f"{self.container}/attach{query}", START_SECONDS)
+        has_input, is_podman = self.source >= 0, self.scheme == "podman"
+        connection = self._attached_to(stdin=has_input and not is_podman)
         self.attached = connection.detach()
         self.frames = Frames()
         self._collect(self.attached, "attached")
         self.input = socket.socket(fileno=os.dup(self.attached))
+        if has_input and is_podman:
+            # A program may end before it has read all of its input. Podman's monitor then resets the connection, and
+            # output that is on its way there is lost. So the input has a connection of its own. It brings the output,
+            # too: without, Podman would not read it, and the monitor would wait.
+            self.input = self._attached_to(stdin=True)
+            self._stop_echo()
+            self.echo = os.dup(self.input.fileno())
+            os.set_blocking(self.echo, False)
+            self.handlers[self.echo] = self._drop_echo
+            self.poll.register(self.echo, select.POLLIN)
         self.input.setblocking(False)
+
+    def _attached_to(self, *, stdin: bool) -> socket.socket:
+        query = f"?stream=1&stdout=1&stderr=1&stdin={int(stdin)}&detachKeys={DETACH_KEYS}"
+        return upgrade(self.socket_path, f"{self.container}/attach{query}", START_SECONDS)
+
+    def _drop_echo(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                data = os.read(self.echo, READ_BYTES)
+            except ConnectionError:
+                data = b""
+            if not data:
+                self._stop_echo()
+
+    def _stop_echo(self) -> None:
+        if self.echo >= 0:
+            self.poll.unregister(self.echo)
+            del self.handlers[self.echo]
+            os.close(self.echo)
+            self.echo = -1
 
     def _start(self) -> None:
         """Start the program, and find its control groups in time to see that it ran out of memory at once. Podman has
