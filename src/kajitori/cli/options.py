@@ -330,6 +330,31 @@ def runs_or_all_argument(text: str) -> Callable[[F], F]:
     return decorate
 
 
+class _RankRanges(click.ParamType["list[int]"]):
+    """Ranks as a list of ranges, such as 3, 0-3 or 0-3,7."""
+
+    name = "ranks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        from kajitori.core.formats.node_lists import expand_ranks
+
+        try:
+            return expand_ranks(value, limit=100_000)
+        except ValueError as error:
+            self.fail(f"{error}; write 3, 0-3 or 0,3", param, ctx)
+
+
+def ranks_option(text: str) -> Callable[[F], F]:
+    """Return a decorator that adds `--rank`, which takes several ranks and may be repeated; received as `ranks`."""
+
+    def join(_: click.Context, _parameter: click.Parameter, lists: tuple[list[int], ...]) -> tuple[int, ...]:
+        return tuple(sorted({rank for ranks in lists for rank in ranks}))
+
+    return click.option(
+        "--rank", "--index", "ranks", type=_RankRanges(), multiple=True, callback=join, metavar="R[-S]", help=text
+    )
+
+
 def read_file(file: str, field: str = "FILE") -> bytes:
     """Return the contents of the file that an argument names; of stdin for `-`. Raises InvalidInput."""
     from kajitori.errors import InvalidInput

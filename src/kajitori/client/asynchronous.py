@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
 from kajitori.client.client import LONGEST_PAUSE_SECONDS, Client, Run, pauses_of_waiting
@@ -26,6 +26,7 @@ from kajitori.client.models import (
     RunProperties,
     RunState,
     Series,
+    SignalledProgram,
 )
 from kajitori.client.phases import PhaseReporter
 from kajitori.client.streams import GIVE_UP_SECONDS
@@ -84,6 +85,9 @@ class AsyncRun(RunProperties):
     async def kill(self) -> Self:
         self.state = (await self._client.kill(self)).state
         return self
+
+    async def signal(self, signal: str | int, *, ranks: Iterable[int] = ()) -> Sequence[SignalledProgram]:
+        return await self._client.signal(self, signal, ranks=ranks)
 
     async def resume(self) -> Self:
         self.state = (await self._client.resume(self)).state
@@ -208,6 +212,11 @@ class AsyncClient:
 
     async def kill(self, run: AsyncRun | str) -> AsyncRun:
         return AsyncRun(self, (await asyncio.to_thread(self._client.kill, self._as_sync_run(run))).state)
+
+    async def signal(
+        self, run: AsyncRun | str, signal: str | int, *, ranks: Iterable[int] = ()
+    ) -> Sequence[SignalledProgram]:
+        return await asyncio.to_thread(self._client.signal, self._as_sync_run(run), signal, ranks=ranks)
 
     async def resume(self, run: AsyncRun | str) -> AsyncRun:
         return AsyncRun(self, (await asyncio.to_thread(self._client.resume, self._as_sync_run(run))).state)

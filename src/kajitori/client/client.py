@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -22,6 +22,7 @@ from kajitori.client.models import (
     RunProperties,
     RunState,
     Series,
+    SignalledProgram,
     to_model,
 )
 from kajitori.client.phases import PhaseReporter
@@ -103,6 +104,10 @@ class Run(RunProperties):
         """End the run at once; its checkpoint is kept."""
         self.state = self._client.kill(self).state
         return self
+
+    def signal(self, signal: str | int, *, ranks: Iterable[int] = ()) -> Sequence[SignalledProgram]:
+        """Send the programs of all members, or of `ranks`, a signal such as `"USR1"`; the run goes on."""
+        return self._client.signal(self, signal, ranks=ranks)
 
     def resume(self) -> Self:
         """Start the ended run again, from its checkpoint."""
@@ -313,7 +318,9 @@ class Client:
         number of lines, `since` a duration before now or a time.
         """
         view = _key(self._resolve_run(run).state)
-        return LogReader(self._api, view, rank=rank, follow=follow, tail=tail, since=since).lines()
+        return LogReader(
+            self._api, view, ranks=() if rank is None else (rank,), follow=follow, tail=tail, since=since
+        ).lines()
 
     def members(self, run: Run | str) -> Sequence[Member]:
         """Return the members of a run by rank."""
@@ -386,6 +393,19 @@ class Client:
     def kill(self, run: Run | str) -> Run:
         """End a run at once and return it; its checkpoint is kept."""
         return self._post_change(run, "/stop", {"grace": "0s"})
+
+    def signal(self, run: Run | str, signal: str | int, *, ranks: Iterable[int] = ()) -> Sequence[SignalledProgram]:
+        """Send the programs of a run's members a signal, such as `"USR1"` or `signal.SIGUSR1`: of all members that run,
+        or of `ranks`. Return each program, with whether it ignores the signal.
+
+        The run goes on, also after `"KILL"`, which is a failure of its programs: use `kill` and `stop` to end a run.
+        Raises WrongState if no member runs, or if a program did not get the signal.
+        """
+        from kajitori.client.signals import signal_name, signal_programs
+
+        view = _key(self._resolve_run(run).state)
+        items = signal_programs(self._api, view, signal_name(signal), ranks)
+        return [to_model(item, SignalledProgram) for item in items]
 
     def resume(self, run: Run | str) -> Run:
         """Start an ended run again, from its checkpoint, and return it."""

@@ -247,6 +247,16 @@ class Outlook(Model, frozen=True, kw_only=True):
     """The whole answer, as `kaji what-if -o json` prints it."""
 
 
+class SignalledProgram(Model, frozen=True, kw_only=True):
+    """The program of a member that was sent a signal."""
+
+    rank: int
+    pid: int = 0
+    """0 if it is not known."""
+    ignored: bool = False
+    """It did not get the signal: it is the first process of its container, and has no handler for this signal."""
+
+
 class CommandOutput(Model, frozen=True, kw_only=True):
     """Output and exit code of a command in a member."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -175,8 +175,8 @@ class LogReader:
 
     api: Api
     run: View
-    rank: int | None = None
-    """None means rank 0, or every rank if `all_ranks` is set."""
+    ranks: Sequence[int] = ()
+    """Empty means rank 0, or every rank if `all_ranks` is set."""
     all_ranks: bool = False
     follow: bool = False
     tail: int | None = None
@@ -215,7 +215,7 @@ class LogReader:
 
     def _read_once(self, opened: Callable[[], None]) -> Iterator[LogPart]:
         params: dict[str, Any] = {
-            "rank": self.rank,
+            "rank": list(self.ranks),
             "attempt": self.attempt,
             "allRanks": self.all_ranks,
             "follow": self.follow,

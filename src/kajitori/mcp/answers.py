@@ -425,6 +425,20 @@ class Events(Answer):
     events: list[EventLine]
 
 
+class Signalled(Answer):
+    """The programs that were sent a signal."""
+
+    done: str
+    """signalled."""
+    run: str
+    signal: str
+    ranks: str
+    """The members whose programs got the signal, as ranges."""
+    ignored_by: str
+    """The members whose programs ignore the signal, as ranges: each is the first process of its container and has no
+    handler for it."""
+
+
 class Changed(Answer):
     """The effect of the tool."""
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from kajitori.core.documents.faults import Document
-from kajitori.errors import FieldError
+from kajitori.core.formats.node_lists import expand_ranks
+from kajitori.errors import FieldError, InvalidInput
 
 
 def _one_fault(value: object, check: ValidatorFunctionWrapHandler) -> object:
@@ -304,6 +305,22 @@ class Stop(OfRun):
     period. It excludes `now`."""
     now: bool = False
     """Kill the run without a grace period. It excludes `grace`."""
+
+
+class Signal(OfRun):
+    """The run, the signal, and the members whose programs get it."""
+
+    signal: Words
+    """The name of the signal without SIG, for example USR1."""
+    ranks: Words = ""
+    """Ranks as ranges, for example `0-3,7`. By default all members that run."""
+
+    def members(self) -> list[int]:
+        """Return the ranks that are named. Raises InvalidInput if they are no list of ranges."""
+        try:
+            return expand_ranks(self.ranks, limit=100_000)
+        except ValueError as error:
+            raise InvalidInput.one("ranks", str(error), value=self.ranks, hint="write 3, 0-3 or 0-3,7") from None
 
 
 class Update(OfRun):

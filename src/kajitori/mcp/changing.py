@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from kajitori.client.models import RunState
+from kajitori.client.signals import signal_name
+from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.errors import InvalidInput
 from kajitori.mcp import answers, arguments
 from kajitori.mcp.session import Session
@@ -33,6 +35,20 @@ async def stop_run(session: Session, asked: arguments.Stop) -> answers.Changed:
     name = await _whole_name(session, asked.run)
     found = await (session.client.kill(name) if asked.now else session.client.stop(name, asked.grace))
     return _answer_of_change("stopping", found.state)
+
+
+async def signal_run(session: Session, asked: arguments.Signal) -> answers.Signalled:
+    """Send the programs of a run's members a signal, for example USR1 for a checkpoint. The run goes on; a program that
+    ends by the signal has failed. To end a run use stop_run. The whole name of the run is needed."""
+    name = await _whole_name(session, asked.run)
+    programs = await session.client.signal(name, asked.signal, ranks=asked.members())
+    return answers.Signalled(
+        done="signalled",
+        run=name,
+        signal=signal_name(asked.signal),
+        ranks=compress_ranks(program.rank for program in programs if not program.ignored),
+        ignored_by=compress_ranks(program.rank for program in programs if program.ignored),
+    )
 
 
 async def resume_run(session: Session, asked: arguments.OfRun) -> answers.Changed:

@@ -88,6 +88,7 @@ READING: Sequence[Tool] = (
 CHANGING: Sequence[Tool] = (
     Tool("Start a run", changing.start_run, changes=True, repeatable=False),
     Tool("Stop a run", changing.stop_run, changes=True, destroys=True),
+    Tool("Send the programs of a run a signal", changing.signal_run, changes=True, destroys=True, repeatable=False),
     Tool("Start an ended run again", changing.resume_run, changes=True, repeatable=False),
     Tool("Change the limits of a run", changing.update_run, changes=True, destroys=True),
     Tool("Delete a run", changing.delete_run, changes=True, destroys=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -226,6 +227,22 @@ def test_results_and_stops() -> None:
     run.stop("5m")
     run.kill()
     assert [call.body for call in api.calls_to("POST", "/stop")] == [{"grace": "5m"}, {"grace": "0s"}]
+
+
+def test_programs_of_a_run_get_a_signal() -> None:
+    """By its name, with or without SIG, or as Python knows it. A program that did not get it is an error."""
+    api = FakeWebApi(runs=RUNS)
+    path = "POST /v1/runs/vision/bert/signal-programs"
+    items = [{"rank": 0, "pid": 1, "ignored": True}, {"rank": 3, "pid": 7}]
+    api.answers[path] = {"signal": "USR1", "items": items}
+    run = client_of(api).get("bert")
+    first, other = run.signal(signal.SIGUSR1)
+    assert (first.rank, first.ignored, other.rank, other.pid, other.ignored) == (0, True, 3, 7, False)
+    run.signal("sigusr1", ranks=[3, 0, 1])
+    assert [call.body for call in api.calls_to("POST")] == [{"signal": "USR1"}, {"signal": "USR1", "ranks": "0-1,3"}]
+    api.answers[path] = {"signal": "USR1", "items": [{"rank": 3, "error": "it has no shell"}]}
+    with pytest.raises(WrongState, match="rank 3 of bert did not get USR1: it has no shell"):
+        run.signal("USR1")
 
 
 def test_figures_of_a_node_have_the_times_of_their_values() -> None:

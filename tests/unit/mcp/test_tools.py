@@ -91,6 +91,7 @@ async def test_tools_that_change_are_marked_as_such() -> None:
     assert [(mark.read_only_hint, mark.destructive_hint) for mark in marks if mark is not None] == [
         (False, False),
         (False, True),
+        (False, True),
         (False, False),
         (False, True),
         (False, True),
@@ -334,6 +335,19 @@ async def test_allowed_changes_are_done(
     found = await asked(api, tool, allows_changes=True, **words)
     assert found["done"] == done
     assert [call.body for call in api.calls_to(method, path)] == [body]
+
+
+async def test_programs_get_a_signal() -> None:
+    """The answer has the members whose programs got it, and those whose programs ignore it."""
+    api = FakeWebApi(runs=RUNS)
+    items = [{"rank": 0, "pid": 1, "ignored": True}, {"rank": 1, "pid": 7}, {"rank": 2, "pid": 8}]
+    api.answers["POST /v1/runs/vision/gpt/signal-programs"] = {"signal": "USR1", "items": items}
+    found = await asked(api, "signal_run", allows_changes=True, run="gpt", signal="USR1", ranks="0-2")
+    assert (found["done"], found["ranks"], found["ignoredBy"]) == ("signalled", "1-2", "0")
+    assert api.calls_to("POST")[0].body == {"signal": "USR1", "ranks": "0-2"}
+    async with assistant(api, allows_changes=True) as client:
+        error = error_in(await client.call_tool("signal_run", {"run": "gpt", "signal": "USR1", "ranks": "a"}))
+    assert error["faults"][0]["field"] == "ranks"
 
 
 async def test_restarts_that_are_no_number_are_refused_by_the_server() -> None:

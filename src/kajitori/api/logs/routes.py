@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
@@ -24,22 +22,17 @@ from kajitori.api.logs.request import Cursor, LogRequest, OutputStream
 from kajitori.api.logs.source import MemberLog
 from kajitori.api.lookup import find_run_or_record
 from kajitori.api.rights import User
-from kajitori.api.runs.results import array_of
+from kajitori.api.runs.members.ranks import MAX_RANKS, ranks_of
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import NDJSON, TEXT, Chunks
 from kajitori.blobs.logs import LogsOfRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import show
-from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.core.formats.quantities import QuantityError, parse_duration_seconds
-from kajitori.core.spec.array import Array
-from kajitori.errors import Fault, InvalidInput, NotFound
+from kajitori.errors import InvalidInput, NotFound
 from kajitori.kube.resources import PODS
 
 router = APIRouter(tags=["runs"])
-
-MAX_RANKS = 256
-"""Largest number of logs that one answer merges; each is a connection to the API server."""
 
 OPENED_AT_ONCE = 16
 """Largest number of logs of a request that are opened at the same time."""
@@ -165,50 +158,6 @@ def read_since(text: str, now: datetime, field: str = "since") -> datetime:
     except (ValueError, OverflowError):
         message = f"{show(text)!r} is neither a duration nor a time"
         raise InvalidInput.one(field, message, value=show(text), hint=hint) from None
-
-
-def ranks_of(run: RunObject, ranks: Sequence[int], *, all_ranks: bool = False) -> list[int]:
-    """Return the members that a caller names: ranks, or indices of a sweep. By default the first.
-
-    Raises InvalidInput for members that the run does not have, and for `all_ranks` if there are more than MAX_RANKS.
-    """
-    array = array_of(run)
-    if array is not None:
-        return _indices(run, ranks, array, all_ranks=all_ranks)
-    spec = msgspec.json.decode(run.spec)
-    replicas = spec.get("replicas", 1) if isinstance(spec, dict) else 1
-    replicas = replicas if isinstance(replicas, int) and replicas > 0 else 1
-    if not all_ranks:
-        wanted = list(dict.fromkeys(ranks or [0]))
-        missing = [rank for rank in wanted if rank >= replicas]
-        if missing:
-            members = f"{replicas} member{'s' if replicas > 1 else ''}"
-            hint = f"ranks are 0 to {replicas - 1}" if replicas > 1 else "its only rank is 0"
-            faults = [Fault("rank", f"{run.metadata.name} has {members}", str(rank), hint) for rank in missing]
-            raise InvalidInput(faults)
-        return wanted
-    if replicas > MAX_RANKS:
-        message = f"{run.metadata.name} has {replicas} members; at most {MAX_RANKS} logs are merged into one"
-        raise InvalidInput.one("allRanks", message, value="true", hint="name ranks: rank=0&rank=1")
-    return list(range(replicas))
-
-
-def _indices(run: RunObject, indices: Sequence[int], array: Array, *, all_ranks: bool) -> list[int]:
-    """Return the indices of a sweep's members that the query names; by default the first."""
-    if all_ranks:
-        if len(array.indices) > MAX_RANKS:
-            message = (
-                f"{run.metadata.name} has {len(array.indices)} members; at most {MAX_RANKS} logs are merged into one"
-            )
-            raise InvalidInput.one("allRanks", message, value="true", hint="name indices: rank=0&rank=1")
-        return list(array.indices)
-    wanted = list(dict.fromkeys(indices or array.indices[:1]))
-    missing = sorted(set(wanted) - set(array.indices))
-    if missing:
-        indices_text = compress_ranks(array.indices)
-        hint = f"its indices are {indices_text if len(indices_text) < 200 else indices_text[:200] + '…'}"
-        raise InvalidInput([Fault("rank", f"{run.metadata.name} has no member {i}", str(i), hint) for i in missing])
-    return wanted
 
 
 async def _open(logs: list[MemberLog]) -> list[MemberLog]:

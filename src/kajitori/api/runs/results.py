@@ -15,6 +15,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run_or_record
 from kajitori.api.runs.members.lists import newest_pods
+from kajitori.api.runs.members.ranks import array_of
 from kajitori.api.views.runs import ResultList
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
@@ -22,7 +23,6 @@ from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.sweep_results import result_of
 from kajitori.core.gang.sweep_ledger import Ledger
 from kajitori.core.gang.sweeps.results import MemberResult, Order, objective_of, order_of, values_of
-from kajitori.core.spec.array import Array, parse_array
 from kajitori.core.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput, KajitoriError
 
@@ -99,16 +99,6 @@ async def _best(table: _Table, query: ResultParameters) -> ResultList:
     return ResultList(
         items=items, continue_=following, incomplete=incomplete, by=by, order=order if by else "", names=names
     )
-
-
-def array_of(run: RunObject) -> Array | None:
-    """Return the sweep's array from the run's spec; None if the run is no sweep or its array is invalid."""
-    spec = msgspec.json.decode(run.spec)
-    text = spec.get("array") if isinstance(spec, dict) else None
-    try:
-        return parse_array(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 class _Table:

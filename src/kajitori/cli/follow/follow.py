@@ -87,7 +87,7 @@ class Follower(threading.Thread):
         self._reader = LogReader(
             api,
             run,
-            rank=rank,
+            ranks=() if rank is None else (rank,),
             all_ranks=several,
             follow=True,
             first=None if from_now else first,

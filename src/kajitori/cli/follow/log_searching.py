@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,10 @@ class LogSearch:
 
 
 def found_parts(
-    api: Api, run: View, search: LogSearch, *, rank: int | None = None, all_ranks: bool = False
+    api: Api, run: View, search: LogSearch, *, ranks: Sequence[int] = (), all_ranks: bool = False
 ) -> Iterator[LogPart]:
-    """Yield the lines that were found, of a member, of the first, or of all, one after the other."""
-    lines = _all_lines(api, run, search, {"rank": rank, "allRanks": "true" if all_ranks else None})
+    """Yield the lines that were found, of these members, of the first, or of all, one member after the other."""
+    lines = _all_lines(api, run, search, {"rank": list(ranks), "allRanks": "true" if all_ranks else None})
     if search.last is None:
         yield from (_part_of_line(line, search) for line in lines)
         return

@@ -26,6 +26,16 @@ _SCRIPT = r"""
 folder=${KAJI_CHECKPOINT_DIR:-$PWD}
 cd "$folder" || exit 1
 own="$folder/.jupyterlab"
+taken='
+import errno, socket, sys
+with socket.socket() as own:
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        own.bind(("127.0.0.1", int(sys.argv[1])))
+        own.listen()
+    except OSError as error:
+        sys.exit(error.errno == errno.EADDRINUSE)
+'
 if [ -n "$KAJI_NOTEBOOK_TOKEN_FILE" ] && ! [ -s "$KAJI_NOTEBOOK_TOKEN_FILE" ]; then
   echo "The token of this notebook is missing. Start it again: kaji stop, then kaji notebook"
   exit 1
@@ -47,6 +57,10 @@ else
   echo "This image has neither JupyterLab nor Python. Use one that has, for example:"
   echo "kaji notebook --image quay.io/jupyter/minimal-notebook"
   exit 127
+fi
+if command -v python3 >/dev/null 2>&1 && ! python3 -c "$taken" "$KAJI_NOTEBOOK_PORT"; then
+  echo "Port $KAJI_NOTEBOOK_PORT is taken by another program: end it, or take another name: kaji notebook NAME"
+  exit 1
 fi
 set -- --no-browser --ServerApp.ip=127.0.0.1 --ServerApp.port="$KAJI_NOTEBOOK_PORT" --ServerApp.port_retries=0 \
   --ServerApp.base_url="$KAJI_PROXY_PATH/" --ServerApp.root_dir="$folder" --ServerApp.allow_remote_access=True \

@@ -146,7 +146,8 @@ def _describe_builtin_error(kind: str, context: dict[str, Any], message: str, va
         return f"{wanted}, not {given}", hint
     if kind == "literal_error":
         expected = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
-        return f"{show(value)!r} is not one of {expected}", did_you_mean(str(value), expected.split(", "))
+        near = nearest(str(value), expected.split(", "))
+        return f"{show(value)!r} is not one of {expected}", f"did you mean {near}?" if near else ""
     bounds = {"greater_than": ("above", "gt"), "greater_than_equal": ("at least", "ge")}
     bounds |= {"less_than": ("below", "lt"), "less_than_equal": ("at most", "le")}
     if kind in bounds:

@@ -163,7 +163,7 @@ def _expand_numbers(text: str, limit: int) -> list[str]:
             numbers.append(first)
             continue
         padded = first[0] == "0" and len(first) > 1
-        if (padded and len(first) != len(last)) or (not padded and last[0] == "0"):
+        if (padded and len(first) != len(last)) or (not padded and last[0] == "0" and len(last) > 1):
             raise ValueError(f"{part[:40]!r}: both ends of a range need the same number of digits")
         start, stop = int(first), int(last) + 1
         if stop <= start:

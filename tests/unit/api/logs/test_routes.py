@@ -133,6 +133,15 @@ async def test_several_members_are_merged_by_time(world: World) -> None:
     assert {json.loads(line)["rank"] for line in some.text.splitlines()} == {0, 2}
 
 
+async def test_all_members_that_a_run_lacks_are_one_fault(world: World) -> None:
+    """A range of ranks once had the same sentence for each of its ranks."""
+    put_run(world, replicas=4)
+    await world.caught_up()
+    response = await world.http.get(PATH, params={"rank": [3, 4, 5, 6]})
+    (fault,) = response.json()["faults"]
+    assert (fault["value"], fault["message"], fault["hint"]) == ("4-6", "bert has 4 members", "ranks are 0 to 3")
+
+
 @pytest.mark.parametrize(
     ("params", "field"),
     [

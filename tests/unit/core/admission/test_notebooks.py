@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,25 @@ def test_the_program_starts_jupyterlab_below_its_address(tmp_path: Path) -> None
     assert "--ServerApp.base_url=/proxy/team/nb/8888/ " in started.stdout
     assert "cull" not in started.stdout
     assert "--IdentityProvider.token=" in started.stdout
+
+
+def test_a_notebook_whose_port_is_taken_says_so_in_its_last_line(tmp_path: Path) -> None:
+    """That line is the reason of the run. JupyterLab's own names no way out."""
+    script = container(admit({}))["command"][2].replace("$$", "$")
+    lab = tmp_path / "jupyter-lab"
+    lab.write_text("#!/bin/sh\necho started\n")
+    lab.chmod(0o755)
+    (tmp_path / "python3").symlink_to(sys.executable)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        variables = {"PATH": str(tmp_path), "KAJI_CHECKPOINT_DIR": str(tmp_path), "KAJI_NOTEBOOK_PORT": port}
+        argv = ["/bin/sh", "-c", script]
+        refused = subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    way_out = "end it, or take another name: kaji notebook NAME"
+    assert refused.stdout.splitlines()[-1] == f"Port {port} is taken by another program: {way_out}"
+    started = subprocess.run(argv, env=variables, capture_output=True, text=True, check=True)
+    assert started.stdout == "started\n"
 
 
 def test_a_notebook_with_a_first_step_demands_the_token_in_a_file(tmp_path: Path) -> None:

@@ -32,9 +32,10 @@ from kajitori.api.logs.ranges.windows import (
     window_since,
 )
 from kajitori.api.logs.request import Cursor, no_such_attempt
-from kajitori.api.logs.routes import MAX_RANKS, ranks_of, read_since
+from kajitori.api.logs.routes import read_since
 from kajitori.api.lookup import find_run_or_record
 from kajitori.api.rights import User
+from kajitori.api.runs.members.ranks import MAX_RANKS, ranks_of
 from kajitori.api.streams.answers import NDJSON, Chunks
 from kajitori.api.views.logs import LogMatch, LogSearchState, LogWindow, LogWindowLine
 from kajitori.blobs.logs import LogsOfRun

@@ -22,6 +22,7 @@ from kajitori.api.rights import User
 from kajitori.api.runs.changes.compare_and_swap import Expected, other_run, uid_of
 from kajitori.api.runs.members.commands import Container, member_container, output_of
 from kajitori.api.runs.members.lists import newest_pods
+from kajitori.api.runs.members.ranks import ranks_of
 from kajitori.api.runs.members.streams import running_pod
 from kajitori.api.views.runs import ProcessList, RunningProcess, Signalled, SignalledProgram, SignalledPrograms
 from kajitori.cluster.run_object import RunObject
@@ -129,7 +130,7 @@ async def signal_programs(
     if run.metadata.uid != (uid_of(expected) or run.metadata.uid):
         raise other_run(name)
     await user.require("create", namespace, resource=PODS, subresource="exec")
-    ranks = _ranks(wanted.ranks) or [
+    ranks = _ranks(run, wanted.ranks) or [
         rank
         for rank, pod in sorted(newest_pods(api.mirror.pods_of_run(run)).items())
         if (member := member_of(pod, api.mirror.nodes)) is not None and member.state is MemberState.RUNNING
@@ -151,11 +152,16 @@ async def signal_programs(
     return answer(SignalledPrograms(signal=wanted.signal, items=items))
 
 
-def _ranks(text: str) -> list[int]:
+def _ranks(run: RunObject, text: str) -> list[int]:
+    """Return the ranks that a text names. Raises InvalidInput if it is no list, or for members that the run lacks."""
     try:
-        return sorted(set(expand_ranks(text, limit=100_000)))
+        ranks = sorted(set(expand_ranks(text, limit=100_000)))
     except ValueError as error:
         raise InvalidInput.one("ranks", str(error), value=text, hint="write ranks as 3, 0-3 or 0-3,7") from None
+    try:
+        return ranks_of(run, ranks) if ranks else []
+    except InvalidInput as error:
+        raise error.renamed({"rank": "ranks"}) from None
 
 
 async def _signal_program(api: Api, user: User, run: RunObject, rank: int, signal: str) -> SignalledProgram:

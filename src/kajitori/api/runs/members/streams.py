@@ -24,6 +24,7 @@ from kajitori.api.runs.tracking import RunTracker
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
+from kajitori.core.formats.node_lists import compress_ranks
 from kajitori.core.gang import MemberState
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
@@ -104,7 +105,8 @@ def _pod_of(api: Api, run: RunObject, rank: int) -> Pod:
         message = f"{name} is {phase_of(run).value}: none of its members is running"
         raise WrongState(message, hint=f"for details: kaji describe {name}")
     if pod is None or member is None:
-        raise NotFound(f"{name} has no member of rank {rank} now", hint=f"see kaji describe {name}")
+        hint = f"its members now: {compress_ranks(sorted(pods))}; for details: kaji describe {name}"
+        raise NotFound(f"{name} has no member of rank {rank} now", hint=hint)
     if member.state is not MemberState.RUNNING:
         is_pending = member.state is MemberState.PENDING
         hint = "wait until it is running" if is_pending else f"start it again: kaji resume {name}"

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import line_count, namespace_option, output_option, run_argument, server_options
+from kajitori.cli.options import (
+    line_count,
+    namespace_option,
+    output_option,
+    ranks_option,
+    run_argument,
+    server_options,
+)
 from kajitori.cli.problems import fields_named
 from kajitori.cli.terminal import say
 from kajitori.errors import InvalidInput, NotFound
@@ -33,6 +40,7 @@ _OPTIONS = {
 
 @click.command(
     epilog="\b\nExamples:\n  kaji logs -f bert\n  kaji logs --tail 100 --rank 3 -t bert\n"
+    "  kaji logs -f --rank 0,3 bert  # two members, or 0-3 for four\n"
     "  kaji logs --attempt 1 bert    # what it printed before it was restarted\n"
     "  kaji logs --all-ranks -i --grep 'nccl warn' bert\n"
     "  kaji logs -E --grep 'loss=(nan|inf)$' bert"
@@ -46,7 +54,7 @@ _OPTIONS = {
 @click.option("-E", "--regex", "is_regex", is_flag=True, help="With --grep: TEXT is a regular expression (RE2).")
 @click.option("-i", "--ignore-case", is_flag=True, help="With --grep: a to z and A to Z are the same.")
 @click.option("-t", "--timestamps", is_flag=True, help="Show the time of each line.")
-@click.option("--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
+@ranks_option("These members only, such as 3 or 0-3,7.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="The Nth attempt only; default: the latest.")
 @click.option("--all-ranks", is_flag=True, help="All members, up to 256.")
 @namespace_option()
@@ -72,7 +80,7 @@ def command(cli: Cli, /, run: str, namespace: str | None, output: str | None, **
     with cli.api() as api:
         # 2. Find the run, and decide of which members logs are shown.
         view = find_run(api, run, namespace, or_removed=True)
-        several = _shows_several(view, asked.rank, all_ranks=asked.all_ranks)
+        several = _shows_several(view, asked.ranks, all_ranks=asked.all_ranks)
         if not has_started(view):
             say(f"{view['name']}: no log: {progress_words(view)}")
         # 3. Print the log part by part.
@@ -88,7 +96,7 @@ def command(cli: Cli, /, run: str, namespace: str | None, output: str | None, **
         except NotFound:
             if not is_sweep(view) or asked.attempt is not None or has_printed:
                 raise
-            say(_nothing_of_sweep(view["name"], asked.rank))
+            say(_nothing_of_sweep(view["name"], asked.ranks))
             return 0
         except KeyboardInterrupt:
             printer.make_room()
@@ -113,7 +121,7 @@ class _Asked:
     is_regex: bool
     ignore_case: bool
     timestamps: bool
-    rank: int | None
+    ranks: tuple[int, ...]
     attempt: int | None
     all_ranks: bool
 
@@ -125,7 +133,7 @@ class _Asked:
     def check(self, run: str) -> None:
         """Raise UsageError for options that exclude or need each other, and InvalidInput for values that are no times
         or numbers."""
-        if self.rank is not None and self.all_ranks:
+        if self.ranks and self.all_ranks:
             raise click.UsageError("--rank and --all-ranks exclude each other")
         if self.follow and self.is_search:
             grep = f"follow it through grep: kaji logs -f {run} | grep TEXT"
@@ -134,6 +142,11 @@ class _Asked:
         for option, is_given in (("--ignore-case", self.ignore_case), ("--regex", self.is_regex)):
             if is_given and self.text is None:
                 raise click.UsageError(f"{option} needs --grep")
+        from kajitori.cli.follow.follow import MOST_MERGED, TOO_MANY
+
+        if len(self.ranks) > MOST_MERGED:
+            message = f"{len(self.ranks)} members are named; {TOO_MANY}"
+            raise InvalidInput.one("--rank", message, hint="name fewer")
         line_count(self.tail)
         _time_of(self.since, "--since")
         _time_of(self.until, "--until")
@@ -141,7 +154,7 @@ class _Asked:
     def parts(
         self, api: Api, view: dict[str, Any], printer: LogDocuments | LogPrinter, *, several: bool
     ) -> Iterator[LogPart]:
-        """Return the parts of the log: of all members if `several`, else of one."""
+        """Return the parts of the log: of the members that are named, else of all if `several`, else of the first."""
         from kajitori.cli.follow.log_searching import LogSearch, found_parts
         from kajitori.client.streams import LogReader, outage_of
 
@@ -157,7 +170,7 @@ class _Asked:
                 last=last,
                 timestamps=self.timestamps,
             )
-            return found_parts(api, view, search, rank=self.rank, all_ranks=several)
+            return found_parts(api, view, search, ranks=self.ranks, all_ranks=several and not self.ranks)
 
         def tell(text: str) -> None:
             printer.make_room()
@@ -166,8 +179,8 @@ class _Asked:
         return LogReader(
             api,
             view,
-            rank=self.rank,
-            all_ranks=several,
+            ranks=self.ranks,
+            all_ranks=several and not self.ranks,
             follow=self.follow,
             tail=last,
             since=since,
@@ -183,24 +196,26 @@ def _members_with_a_log(view: dict[str, Any], asked: _Asked, *, several: bool) -
 
     if not several or asked.follow or asked.is_search or is_sweep(view) or view["spec"].get("minReplicas"):
         return set()
-    return set(range(members_asked_for(view)))
+    return set(asked.ranks or range(members_asked_for(view)))
 
 
-def _shows_several(view: dict[str, Any], rank: int | None, *, all_ranks: bool) -> bool:
-    """Return whether the logs of all members are shown; if not, say which one is. Raises InvalidInput if there are too
-    many members."""
+def _shows_several(view: dict[str, Any], ranks: Sequence[int], *, all_ranks: bool) -> bool:
+    """Return whether the logs of several members are shown: of those that are named, else of all. Say which one is
+    shown if that was not asked for. Raises InvalidInput if there are too many members."""
     from kajitori.cli.follow.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
     from kajitori.cli.words.runs import is_sweep, members_asked_for
 
+    if ranks:
+        return len(ranks) > 1
     replicas = members_asked_for(view)
-    several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
+    several = replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
     if several and replicas > MOST_MERGED:
-        message, hint = f"{view['name']} has {replicas} members; {TOO_MANY}", "choose one of them: --rank R"
+        message, hint = f"{view['name']} has {replicas} members; {TOO_MANY}", "choose some of them: --rank R[-S]"
         raise InvalidInput.one("--all-ranks", message, hint=hint)
-    if rank is None and replicas > 1 and not several:
+    if replicas > 1 and not several:
         which = "the first" if is_sweep(view) else "rank 0"
         more = " or --all-ranks" if replicas <= MOST_MERGED else ""
-        say(f"{view['name']}: {which} of {replicas}; others with --rank R{more}")
+        say(f"{view['name']}: {which} of {replicas}; others with --rank R[-S]{more}")
     return several
 
 
@@ -213,11 +228,11 @@ def _say_what_is_missing(name: str, silent: set[int]) -> None:
     say(f"{name}: nothing of {ranks}: {kept}")
 
 
-def _nothing_of_sweep(name: str, rank: int | None) -> str:
+def _nothing_of_sweep(name: str, ranks: Sequence[int]) -> str:
     """Return the message if no log of a sweep is stored. That is no error: a member that printed nothing has no stored
     log."""
-    if rank is not None:
-        return f"{name}: member {rank} printed nothing, or its log was not kept; how it ended: kaji results {name}"
+    if len(ranks) == 1:
+        return f"{name}: member {ranks[0]} printed nothing, or its log was not kept; how it ended: kaji results {name}"
     which = "the members that were looked at printed nothing, or their logs were not kept"
     return f"{name}: {which}; one member: kaji logs --index N {name}; how each ended: kaji results {name}"
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+from kajitori.cli.options import namespace_option, output_option, ranks_option, run_argument, server_options
 from kajitori.cli.terminal import echo, say
 
 
@@ -18,15 +18,7 @@ from kajitori.cli.terminal import echo, say
     "  kaji stacks -o json bert > stacks.json"
 )
 @run_argument
-@click.option(
-    "--rank",
-    "--index",
-    "ranks",
-    type=click.IntRange(min=0),
-    multiple=True,
-    metavar="R",
-    help="The whole stacks of this rank; repeat it for several.",
-)
+@ranks_option("The whole stacks of these ranks, such as 3 or 0-3,7.")
 @click.option(
     "--native",
     is_flag=True,

@@ -75,7 +75,8 @@ def command(cli: Cli, /, name: str | None, print_only: bool, namespace: str | No
             view = _start(cli, api, name, namespace, words)
         elif is_final(view):
             _refuse_other_options(cli, api, view, words, "has ended")
-            say(f"{name} has ended, and is started again")
+            failure = str((view.get("status") or {}).get("message") or "") if phase_of(view) == "Failed" else ""
+            say(f"{name} has ended{f' (Failed: {failure})' if failure else ''}, and is started again")
             view = api.post(run_path(view, "/resume"), uid=view["uid"])
         else:
             _refuse_other_options(cli, api, view, words, f"is {phase_of(view)}")
@@ -177,15 +178,19 @@ def default_image(api: Api) -> str:
 
 
 def _wait(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
-    """Wait until the notebook answers, and say what it waits for. Raises WrongState if it ends before."""
+    """Wait until the notebook answers, and say what it waits for and why attempts failed meanwhile. Raises WrongState
+    if it ends before."""
     from kajitori.cli.terminal import say
     from kajitori.client.views import is_final, phase_of, status_of
     from kajitori.client.web_api import run_path
     from kajitori.errors import WrongState
 
-    told, name = "", view["name"]
+    told, name, setback = "", view["name"], status_of(view).get("setback")
     while not (programs := view.get("programs")) or not api.program_answers(programs[0]):
         status = status_of(view)
+        if (newest := status.get("setback")) and newest != setback:
+            say(f"{name}: attempt {newest['attempt']} ended: {newest.get('message') or newest.get('reason')}")
+            setback = newest
         words = _SILENT.format(name) if programs else _TRIES.sub("", str(status.get("message") or ""))
         now = f"{phase_of(view)}: {words}" if words else phase_of(view)
         if is_final(view):

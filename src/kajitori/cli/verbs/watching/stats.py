@@ -8,24 +8,16 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_run, namespace_option, output_option, server_options
+from kajitori.cli.options import complete_run, namespace_option, output_option, ranks_option, server_options
 from kajitori.cli.terminal import begin_page, echo, say
 
 
 @click.command(
-    epilog="\b\nExamples:\n  kaji stats bert\n  kaji stats --rank 3 --rank 77 bert\n  kaji stats --no-stream bert\n"
+    epilog="\b\nExamples:\n  kaji stats bert\n  kaji stats --rank 3,77 bert\n  kaji stats --no-stream bert\n"
     "  kaji stats\n\nRates are per second. kaji metrics shows the past."
 )
 @click.argument("run", required=False, shell_complete=complete_run)
-@click.option(
-    "--rank",
-    "--index",
-    "ranks",
-    type=click.IntRange(min=0),
-    multiple=True,
-    metavar="R",
-    help="Only this rank; repeat it.",
-)
+@ranks_option("Only these ranks, such as 3 or 0-3,77.")
 @click.option("--all-users", is_flag=True, help="Without RUN: show the runs of all users.")
 @click.option("--no-stream", is_flag=True, help="Print the values once and exit.")
 @click.option(

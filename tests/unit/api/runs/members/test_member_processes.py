@@ -31,9 +31,9 @@ def trapping() -> Iterator[subprocess.Popen[bytes]]:
         program.kill()
 
 
-async def put_member(world: World) -> None:
+async def put_member(world: World, replicas: int = 1) -> None:
     world.kubernetes.runs_programs = True
-    made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
+    made = world.kubernetes.put("runs", run("bert", replicas=replicas) | {"status": attempts(1, phase="Running")})
     world.kubernetes.put("pods", pod(made))
     await world.caught_up()
 
@@ -66,14 +66,14 @@ async def test_a_process_that_is_not_the_members_gets_no_signal(world: World) ->
 async def test_the_program_of_a_member_gets_a_signal(
     world: World, trapping: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A member that is gone is named in the answer; the others get it."""
+    """A member that is gone is named in the answer; the others get it. A rank that the run never has is refused."""
 
     def of_member(output: str) -> list[Process]:
         """Leave out the servers of other tests, which are older processes of this one."""
         return [process for process in read_processes(output) if process.pid == trapping.pid]
 
     monkeypatch.setattr(processes, "read_processes", of_member)
-    await put_member(world)
+    await put_member(world, replicas=8)
     path, body = "/v1/runs/team/bert/signal-programs", {"signal": "USR1", "ranks": "0,7"}
     sent = await world.http.post(path, json=body)
     assert sent.status_code == 200, sent.text
@@ -83,6 +83,10 @@ async def test_the_program_of_a_member_gets_a_signal(
     assert "no member of rank 7" in gone["error"]
     wrong = await world.http.post(path, json={"signal": "USR1", "ranks": "x"})
     assert (wrong.status_code, wrong.json()["faults"][0]["field"]) == (422, "ranks")
+    never = await world.http.post(path, json={"signal": "USR1", "ranks": "0,8-9"})
+    (fault,) = never.json()["faults"]
+    assert (never.status_code, fault["field"], fault["value"]) == (422, "ranks", "8-9")
+    assert (fault["message"], fault["hint"]) == ("bert has 8 members", "ranks are 0 to 7")
     other = await world.http.post(path, json={"signal": "USR1"}, headers={"If-Match": '"another"'})
     assert other.status_code == 404
     world.kubernetes.put("runs", run("waits", phase="Queued"))

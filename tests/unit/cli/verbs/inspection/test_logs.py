@@ -18,7 +18,7 @@ from tests.unit.cli.fake_web_api import (
     view,
 )
 
-from kajitori.api.logs.routes import MAX_RANKS
+from kajitori.api.runs.members.ranks import MAX_RANKS
 from kajitori.cli.follow.follow import MOST_MERGED
 
 BERT, GPT, GPT2 = view("bert"), view("gpt-small", "Succeeded"), view("gpt-large", "Stopped")
@@ -132,9 +132,9 @@ def test_more_logs_than_a_server_merges_are_refused_at_once() -> None:
     assert result.exit_code == 2
     assert result.stderr == (
         "kaji: --all-ranks: bert has 257 members; at most 256 logs are merged into one\n"
-        "      choose one of them: --rank R\n"
+        "      choose some of them: --rank R[-S]\n"
     )
-    assert invoke(api, "logs", "bert").stderr == "bert: rank 0 of 257; others with --rank R\n"
+    assert invoke(api, "logs", "bert").stderr == "bert: rank 0 of 257; others with --rank R[-S]\n"
     assert MOST_MERGED == MAX_RANKS
 
 
@@ -159,6 +159,59 @@ def test_members_without_a_stored_log_are_named(status: dict[str, Any], flags: l
         if expected
         else ""
     )
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--rank", "0,2-3"),
+        ("--rank", "0", "--rank", "2-3"),
+        ("--index", "0,2,3"),
+        ("--rank", "2-3,0,2"),
+    ],
+)
+def test_logs_of_some_members_are_merged_with_their_ranks(args: tuple[str, ...]) -> None:
+    api = FakeWebApi(
+        [view("bert", spec={"replicas": 300})],
+        answers={"GET /v1/runs/vision/bert/logs": [*log_frames("a"), *log_frames("b", rank=3)]},
+    )
+    result = invoke(api, "logs", *args, "bert")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "[0] a\n[3] b\n", "")
+    assert api.calls_to("GET", "/logs")[0].query == {"frames": ["true"], "rank": ["0", "2", "3"]}
+
+
+def test_logs_of_some_members_are_searched() -> None:
+    found = ndjson([{"rank": 2, "attempt": 1, "time": "", "line": "loss=nan", "number": 1}])
+    api = FakeWebApi([view("bert", spec={"replicas": 4})], answers={"GET /v1/runs/vision/bert/logs/search": found})
+    result = invoke(api, "logs", "--rank", "1-2", "--grep", "nan", "bert")
+    assert (result.exit_code, result.stdout) == (0, "[2] loss=nan\n")
+    assert api.calls_to("GET", "/search")[0].query["rank"] == ["1", "2"]
+
+
+def test_members_that_were_named_and_have_no_stored_log_are_named() -> None:
+    run = view("bert", spec={"replicas": 4}, status={"phase": "Stopped"})
+    api = FakeWebApi([run], answers={"GET /v1/runs/vision/bert/logs": log_frames("a", rank=1)})
+    assert invoke(api, "logs", "--rank", "1-2", "bert").stderr.startswith("bert: nothing of rank 2: of members")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        (
+            "0;3",
+            "invalid value for '--rank' / '--index': '0;3' is not a number or a range of numbers; write 3, 0-3 or 0,3",
+        ),
+        ("3-0", "invalid value for '--rank' / '--index': '3-0': a range goes upwards; write 3, 0-3 or 0,3"),
+        ("0-256", "--rank: 257 members are named; at most 256 logs are merged into one\n      name fewer"),
+        (
+            "0-9999999",
+            "invalid value for '--rank' / '--index': a list of more than 100000 entries; write 3, 0-3 or 0,3",
+        ),
+    ],
+)
+def test_ranks_that_are_no_list_are_refused(ranks: str, expected: str) -> None:
+    result = invoke(FakeWebApi([view("bert", spec={"replicas": 4})]), "logs", "--rank", ranks, "bert")
+    assert result.exit_code == 2 and result.stderr.startswith(f"kaji: {expected}")
 
 
 def test_faults_of_a_log_request_name_the_option() -> None:

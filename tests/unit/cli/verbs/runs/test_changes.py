@@ -203,7 +203,7 @@ def test_kill_names_the_options_that_the_server_refuses() -> None:
     api = FakeWebApi([BERT])
     faults = [{"field": "signal", "message": "no"}, {"field": "ranks", "message": "no"}]
     api.answers["POST /v1/runs/vision/bert/signal-programs"] = problem(422, "Invalid", "no", faults=faults)
-    said = invoke(api, "kill", "-s", "FOO", "--rank", "x", "bert").stderr
+    said = invoke(api, "kill", "-s", "FOO", "--rank", "3", "bert").stderr
     assert "--signal: no" in said and "--rank: no" in said
 
 

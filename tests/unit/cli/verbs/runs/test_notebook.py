@@ -172,6 +172,30 @@ def test_a_notebook_that_fails_says_where_its_output_is() -> None:
     assert (done.exit_code != 0, "kaji logs notebook-ada" in done.stderr) == (True, True)
 
 
+def test_each_failed_attempt_of_a_notebook_is_told_with_its_reason() -> None:
+    """What failed before the command is not. The program of a notebook that is started again and again did once look
+    like one that is slow."""
+    taken = "member 0: exit code 1: port 9123 is taken"
+    before, now = ({"attempt": n, "at": f"2026-11-21T10:00:0{n}Z", "message": taken} for n in (1, 2))
+    api = server(notebook("Starting", status={"setback": before}))
+    api.answers[f"GET {PATH}"] = problem(502, "ProgramNotReached", "nothing listens")
+    api.queues["GET /v1/runs/vision/notebook-ada"] = [
+        *(notebook(status={"setback": now}), notebook("Restarting", status={"setback": now})),
+        notebook("Failed", status={"message": f"{taken} (restarted 3 of 3 times)"}),
+    ]
+    done = invoke(api, "notebook")
+    assert done.exit_code != 0
+    assert done.stderr.count("notebook-ada: attempt 2 ended: member 0: exit code 1: port 9123 is taken\n") == 1
+    assert "attempt 1" not in done.stderr
+
+
+def test_a_failed_notebook_that_is_started_again_says_why_it_had_ended() -> None:
+    api = server(notebook("Failed", status={"message": "member 0: exit code 127"}))
+    api.answers["POST /v1/runs/vision/notebook-ada/resume"] = notebook()
+    done = invoke(api, "notebook")
+    assert done.stderr.startswith("notebook-ada has ended (Failed: member 0: exit code 127), and is started again\n")
+
+
 def test_a_run_that_is_no_notebook_is_left_alone() -> None:
     done = invoke(server(view("bert")), "notebook", "bert")
     assert (done.exit_code != 0, "no notebook" in done.stderr) == (True, True)

@@ -86,7 +86,6 @@ def test_faults_of_options_spec_and_policy_are_one_refusal(flags: tuple[str, ...
         "  --volume: 'here' does not say what is mounted where",
         "      write SOURCE:PATH, such as -v imagenet:/data:ro or -v $PWD:$PWD",
         "  --priority: 'urgent' is not one of high, normal, low",
-        "      known: high, low, normal",
         "  --volume ghost:/d: there is no volume 'ghost'",
         "      known: data",
     ]
