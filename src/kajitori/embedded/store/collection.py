@@ -45,6 +45,11 @@ class Collection:
         del self.records[key]
         del self.keys[bisect_left(self.keys, key)]
 
+    def forget_objects(self) -> None:
+        """Release the memory of decoded objects."""
+        for record in self.records.values():
+            record.forget_object()
+
     def in_namespace(self, namespace: str) -> list[str]:
         """Return the sorted keys of one namespace; with "" of all."""
         if not namespace:

@@ -14,6 +14,9 @@ ADDED: EventType = "ADDED"
 MODIFIED: EventType = "MODIFIED"
 DELETED: EventType = "DELETED"
 
+EVENT_OVERHEAD_BYTES = 600
+"""Approximate memory of an event and its record beside the object's JSON: names, labels, values of selected fields."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -55,10 +58,15 @@ class Record:
 
     @property
     def object(self) -> Object:
-        """The decoded object, which is shared and must not be changed."""
+        """The decoded object, which is shared and must not be changed. It takes five times the memory of its JSON, so
+        the store forgets it after a while."""
         if self._object is None:
             self._object = self.decode()
         return self._object
+
+    def forget_object(self) -> None:
+        """Release the memory of the decoded object. It is decoded again when it is needed."""
+        self._object = None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -75,7 +83,7 @@ class Event:
     """One change. `record` is the stored record since then; for DELETED the last state, at the revision of the
     deletion."""
 
-    __slots__ = ("at", "encoded", "previous", "record", "revision", "type")
+    __slots__ = ("_encoded", "at", "previous", "record", "revision", "type")
 
     def __init__(self, kind: EventType, record: Record, previous: Record | None) -> None:
         self.type = kind
@@ -83,13 +91,30 @@ class Event:
         self.previous = previous
         self.revision = record.revision
         self.at = time.monotonic()
-        self.encoded: dict[Any, bytes] = {}
-        """Encoded forms of the event, shared by all watchers."""
+        self._encoded: dict[Any, bytes] | None = {}
+        """Encoded forms of the event; None once watchers have had time to take it."""
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory use, in bytes."""
-        return len(self.record.value) + 200
+        """Approximate memory use in bytes, after `forget_forms`."""
+        return len(self.record.value) + EVENT_OVERHEAD_BYTES
+
+    def encoded(self, form: Any) -> bytes | None:
+        """Return an encoded form that another watcher made; None if there is none."""
+        return None if self._encoded is None else self._encoded.get(form)
+
+    def share_encoded(self, form: Any, content: bytes) -> None:
+        """Keep an encoded form for other watchers, if the event is new."""
+        if self._encoded is not None:
+            self._encoded[form] = content
+
+    def forget_forms(self) -> None:
+        """Release the encoded forms, and the decoded objects that no longer exist in the store."""
+        self._encoded = None
+        if self.previous is not None:
+            self.previous.forget_object()
+        if self.type is DELETED:
+            self.record.forget_object()
 
     def __repr__(self) -> str:
         return f"Event({self.type} {self.record!r})"

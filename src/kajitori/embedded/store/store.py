@@ -28,6 +28,12 @@ log = logging.getLogger(__name__)
 HISTORY_SECONDS = 300.0
 """Time that old revisions are kept; the interval at which kube-apiserver compacts etcd."""
 HISTORY_BYTES = 256 << 20
+"""Memory of old revisions at which they are dropped earlier."""
+FORMS_SECONDS = 10.0
+"""Time that encoded forms of an event are kept. Watchers take an event within milliseconds; later ones encode it
+again."""
+OBJECTS_SECONDS = 60.0
+"""Interval at which decoded objects are released. Those in use are decoded again, once per interval."""
 REWRITE_SECONDS = 3600.0
 """Minimum time between repairs of the file. If it is damaged again sooner, the disk is failing, and copies of damaged
 files would soon fill it."""
@@ -44,6 +50,9 @@ class Store:
         self._revision = self._durable = self._start = time.time_ns() // 1_000_000
         self._history: deque[Event] = deque()
         self._history_bytes = 0
+        self._with_forms: deque[Event] = deque()
+        """Published events that still have encoded forms."""
+        self._objects_released_at = time.monotonic()
         self._history_seconds = history_seconds
         self._listeners: list[Callable[[Event], None]] = []
         self._journal: Journal | None = None
@@ -410,10 +419,19 @@ class Store:
         self._collections[event.record.resource].publish(event)
         for listener in self._listeners:
             listener(event)
+        self._with_forms.append(event)
 
     def _trim(self) -> None:
+        """Release what is older than its time limit, or is too much."""
+        now = time.monotonic()
+        while self._with_forms and self._with_forms[0].at <= now - FORMS_SECONDS:
+            self._with_forms.popleft().forget_forms()
+        if now - self._objects_released_at >= OBJECTS_SECONDS:
+            self._objects_released_at = now
+            for collection in self._collections.values():
+                collection.forget_objects()
         history = self._history
-        oldest = time.monotonic() - self._history_seconds
+        oldest = now - self._history_seconds
         while history and (history[0].at < oldest or self._history_bytes > HISTORY_BYTES):
             if history[0].revision > self._durable:
                 return

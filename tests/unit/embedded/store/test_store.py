@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.embedded.store import ADDED, DELETED, MODIFIED, Compacted, KeyTaken, Record, Stale, Store
+from kajitori.embedded.store import store as store_module
 from kajitori.embedded.store.watcher import QUEUE_LIMIT
 
 PODS = "/pods"
@@ -124,6 +125,36 @@ def test_old_history_is_compacted_automatically() -> None:
     create(store, "y")
     with pytest.raises(Compacted):
         store.watch(PODS, "", old - 1)
+
+
+def test_decoded_objects_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoded object takes five times the memory of its JSON. History and rarely read objects do without."""
+    store = Store()
+    records = [create(store, name) for name in "xyz"]
+    decoded = [record.object for record in records]
+    monkeypatch.setattr(store_module, "FORMS_SECONDS", 0.0)
+    store.update(records[0], obj("x", a="b"))
+    store.delete(records[1])
+    kept = [record.object is before for record, before in zip(records, decoded, strict=True)]
+    assert kept == [False, False, True]
+    monkeypatch.setattr(store_module, "OBJECTS_SECONDS", 0.0)
+    create(store, "later")
+    assert records[2].object is not decoded[2] and records[2].object == decoded[2]
+
+
+def test_encoded_forms_of_an_event_are_shared_while_it_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watchers that take an event at once encode it once; history keeps no second copy of each object."""
+    store = Store()
+    watcher = store.watch(PODS, "", store.revision)
+    create(store, "x")
+    (event,) = watcher.take()
+    event.share_encoded("json", b"{}")
+    create(store, "y")
+    assert event.encoded("json") == b"{}"
+    monkeypatch.setattr(store_module, "FORMS_SECONDS", 0.0)
+    create(store, "z")
+    event.share_encoded("json", b"{}")  # a watcher that was slow
+    assert event.encoded("json") is None
 
 
 changes = st.lists(

@@ -61,7 +61,7 @@ class _Writer:
         kind = self.kind
         left = seen_as is DELETED and event.type is not DELETED
         key = (kind.resource.group, kind.resource.version, seen_as, self.shape, self.include)
-        made = None if self.needs_columns else event.encoded.get(key)
+        made = None if self.needs_columns else event.encoded(key)
         if made is None:
             if left:
                 assert event.previous is not None
@@ -71,7 +71,7 @@ class _Writer:
             else:
                 made = self.record(seen_as, event.record)
             if not self.needs_columns:
-                event.encoded[key] = made
+                event.share_encoded(key, made)
         self.needs_columns = False
         return made
 

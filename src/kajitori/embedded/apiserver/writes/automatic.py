@@ -35,6 +35,14 @@ class Change:
     """"status", "data": replace that part of the stored object; "": create it, and do nothing if it exists."""
 
 
+def may_follow(kind: Kind, namespace: str, view: StoreView) -> bool:
+    """Return whether anything may follow from a change of an object of this kind. If not, the object need not be
+    decoded."""
+    if kind.stored in (resources.NAMESPACES, SERVICE_ACCOUNTS, QUOTAS):
+        return True
+    return quotas.is_counted(kind) and any(True for _ in view.list(QUOTAS, namespace))
+
+
 def follow_ups(
     registry: KindRegistry, kind: Kind, old: Object | None, new: Object | None, view: StoreView
 ) -> list[Change]:

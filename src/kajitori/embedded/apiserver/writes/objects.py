@@ -321,10 +321,12 @@ class Objects:
 
     def follow_up(self, kind: Kind, old: Record | None, new: Record | None) -> int:
         """Write what depends on a change, and return the last revision."""
-        changes = automatic.follow_ups(
-            self.registry, kind, old.object if old else None, new.object if new else None, self.view
-        )
-        self.carry_out(changes)
+        some = new or old
+        if some is not None and automatic.may_follow(kind, some.namespace, self.view):
+            changes = automatic.follow_ups(
+                self.registry, kind, old.object if old else None, new.object if new else None, self.view
+            )
+            self.carry_out(changes)
         return self.store.revision
 
     def _check(self, request: AdmissionRequest) -> None:
