@@ -79,9 +79,11 @@ class BrowserSessions:
         blobs: Blobs | None = None,
         send: Send | None = None,
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         """`place` is None if there is no provider: people then sign in by links only. `blobs` is the store that this
-        server shares with others; None: a browser has to stay at its server."""
+        server shares with others; None: a browser has to stay at its server. `clock` returns Unix time, and `ticks`
+        seconds of a clock that is never set."""
         secret = access.cookie_secret
         self._place, self._access = place, access
         self._session_seal, self._signing_seal = Seal(secret, SESSION), Seal(secret, SIGNING)
@@ -90,7 +92,7 @@ class BrowserSessions:
         self._used_links: dict[str, float] = {}
         """Links that were opened here, with the time at which they would have expired."""
         self._send = send or self._ask
-        self._clock = clock
+        self._clock, self._ticks = clock, ticks
         self._provider: Provider | None = None
         self._discovering = asyncio.Lock()
         self._failure: Unavailable | None = None
@@ -215,7 +217,7 @@ class BrowserSessions:
         if not tokens.refresh_token:
             raise Unauthenticated("your session has ended", hint=self._again)
         key = hashlib.sha256(tokens.refresh_token.encode()).hexdigest()
-        now = self._clock()
+        now = self._ticks()
         while self._renewals and (
             len(self._renewals) > MAX_KEPT or next(iter(self._renewals.values()))[0] < now - KEPT_SECONDS
         ):
@@ -257,13 +259,13 @@ class BrowserSessions:
 
     async def _discover(self, place: SignIn) -> Provider:
         """Return the provider's description of itself. After a failure the provider is not asked for some seconds."""
-        if self._failure is not None and self._clock() < self._failed_at + FAILED_SECONDS:
+        if self._failure is not None and self._ticks() < self._failed_at + FAILED_SECONDS:
             raise self._failure
         try:
             description = flows.read_answer(await self._send(description_url(place.issuer), None))
             return provider_of(description, place.issuer)
         except Unavailable as error:
-            self._failure, self._failed_at = error, self._clock()
+            self._failure, self._failed_at = error, self._ticks()
             raise
 
     def _origin(self, connection: HTTPConnection) -> str:

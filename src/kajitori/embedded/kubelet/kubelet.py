@@ -339,7 +339,7 @@ class Kubelet:
 
     async def relieve(self) -> str | None:
         """Check the machine's memory once. Evict at most one Pod and return its UID."""
-        now = self.context.clock()
+        now = self.context.ticks()
         available = self._available_memory()
         low = self._pressure.observe(available, now)
         if self._pressure.holds(now) != self.node.pressure:

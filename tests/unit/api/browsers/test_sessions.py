@@ -111,10 +111,15 @@ def now() -> list[float]:
 
 
 @pytest.fixture
-def sessions(provider: Provider, now: list[float]) -> BrowserSessions:
-    return BrowserSessions(
-        SignIn(ISSUER), BrowserAccess(cookie_secret=SECRET), send=provider.send, clock=lambda: now[0]
-    )
+def ticks() -> list[float]:
+    """A clock that is never set."""
+    return [50.0]
+
+
+@pytest.fixture
+def sessions(provider: Provider, now: list[float], ticks: list[float]) -> BrowserSessions:
+    access = BrowserAccess(cookie_secret=SECRET)
+    return BrowserSessions(SignIn(ISSUER), access, send=provider.send, clock=lambda: now[0], ticks=lambda: ticks[0])
 
 
 async def test_a_browser_signs_in_and_gets_a_cookie(sessions: BrowserSessions, provider: Provider) -> None:
@@ -176,6 +181,25 @@ async def test_tabs_with_an_expired_token_renew_it_once(
     now[0] = NOW + SESSION_SECONDS + 1
     with pytest.raises(Unauthenticated):
         await sessions.enter(browser.request())
+
+
+async def test_a_clock_that_jumps_ahead_uses_no_refresh_token_twice(
+    sessions: BrowserSessions, provider: Provider, now: list[float]
+) -> None:
+    """A tab that still sends the old cookie would end the sign-in at providers that rotate refresh tokens."""
+    browser, old = Browser(), Browser()
+    await signed_in(sessions, provider, browser)
+    now[0], provider.expires = NOW + 590, NOW + 1200
+    old.cookies = dict(browser.cookies)
+    entered = await sessions.enter(browser.request())
+    assert entered is not None
+    browser.take(list(entered.cookies))
+    now[0], provider.expires = NOW + 3 * 3600, NOW + 4 * 3600
+    assert await sessions.enter(browser.request()) is not None  # renews, and forgets old renewals
+    late = await sessions.enter(old.request())
+    assert late is not None
+    refreshed = [request["refresh_token"] for request in provider.asked if "refresh_token" in request]
+    assert sorted(set(refreshed)) == sorted(refreshed)
 
 
 @pytest.fixture
@@ -345,16 +369,17 @@ async def test_a_failed_renewal_is_repeated_with_the_next_request(
 
 
 async def test_a_provider_that_is_away_is_left_alone_for_seconds(
-    sessions: BrowserSessions, provider: Provider, now: list[float]
+    sessions: BrowserSessions, provider: Provider, now: list[float], ticks: list[float]
 ) -> None:
-    """Anybody may ask for a sign-in, without credentials."""
+    """Anybody may ask for a sign-in, without credentials. A clock that is set back makes the time no longer."""
     provider.is_down = True
     for _ in range(3):
         with pytest.raises(Unavailable):
             await sessions.begin(Browser().request("/sign-in/start"), "/")
     assert provider.refusals == 1
     provider.is_down = False
-    now[0] += 6
+    now[0] -= 3 * 3600
+    ticks[0] += 6
     assert (await sessions.begin(Browser().request("/sign-in/start"), "/"))[0].startswith(ISSUER)
 
 

@@ -15,7 +15,7 @@ from .conftest import Machine, until
 
 
 async def test_the_pod_above_its_request_is_evicted_first(machine: Machine) -> None:
-    """The Node has the condition of memory pressure."""
+    """The Node has the condition of memory pressure for some minutes, also if its clock is set back meanwhile."""
     hold = "a = bytearray(64 << 20); print('up', flush=True); import signal; signal.pause()"
     large = {"resources": {"requests": {"memory": "1Gi"}}}
     await machine.cluster.submit("within", sys.executable, "-I", "-S", "-c", hold, container=large)
@@ -36,6 +36,11 @@ async def test_the_pod_above_its_request_is_evicted_first(machine: Machine) -> N
     )
     await until(lambda: machine.cluster.node()["spec"]["taints"])
     assert machine.cluster.phase("within") == "Running"
+    context = machine.kubelet.context
+    machine.memory_available, later = 64 << 30, context.ticks() + machine.kubelet.settings.eviction.pressure_seconds + 1
+    context.clock, context.ticks = lambda: 0.0, lambda: later
+    assert await machine.kubelet.relieve() is None
+    await until(lambda: not machine.cluster.node()["spec"]["taints"])
 
 
 async def test_a_kill_by_the_machine_has_an_event_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

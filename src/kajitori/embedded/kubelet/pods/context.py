@@ -22,6 +22,7 @@ from kajitori.embedded.kubelet.pods.runtimes.process import ProcessRuntime
 from kajitori.embedded.kubelet.pods.runtimes.runtime import Runtime
 from kajitori.embedded.kubelet.settings import MAX_PROCESSES_SHARE, KubeletSettings
 from kajitori.embedded.kubelet.volumes.pod_volumes import Volumes
+from kajitori.kube.clock import steady_seconds
 
 
 @dataclass
@@ -41,6 +42,8 @@ class Context:
     """Names by which Pods find each other."""
     clock: Callable[[], float] = time.time
     """Clock in seconds since 1970."""
+    ticks: Callable[[], float] = steady_seconds
+    """Seconds of a clock that is never set."""
     admitted: dict[str, Request] = field(default_factory=dict)
     """Requests of the admitted Pods that have not ended, by UID."""
     node_labels: dict[str, str] = field(default_factory=dict)

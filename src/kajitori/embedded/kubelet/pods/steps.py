@@ -9,6 +9,9 @@ from kajitori.core.backoff import backoff_seconds
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.manifest import Manifest
 
+SET_BACK_SECONDS = 60.0
+"""A container that ended this long in the future shows that the clock was set back since then."""
+
 
 @dataclass(frozen=True)
 class Observed:
@@ -126,7 +129,7 @@ def _initialization_steps(
 def _start_again(name: str, observed: Observed, backoff: RestartBackoff, steps: Steps, now: float) -> None:
     restarts = 0 if backoff.next_restarts_in_a_row(observed) == 1 else observed.restarts_in_a_row
     ready_at = observed.finished_at + backoff.delay_seconds(restarts) if observed.attempt >= 0 else now
-    if ready_at <= now:
+    if ready_at <= now or observed.finished_at > now + SET_BACK_SECONDS:
         steps.start.append(name)
     else:
         steps.backing_off[name] = backoff.delay_seconds(restarts)

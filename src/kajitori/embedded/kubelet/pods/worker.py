@@ -220,9 +220,8 @@ class PodWorker:
         """Start and stop containers as the spec and their states demand, and report the phase. Return the seconds until
         the next comparison, None when the Pod is done."""
         now = self.context.clock()
-        await self._refresh(now)
+        waits = [max(0.05, await self._refresh())]
         steps = self._next_steps(now)
-        waits = [max(0.05, self._resync_at - now)]
         while steps.start and not self.context.draining:
             retry_seconds = max([await self._start(self.slots[name]) for name in steps.start])
             if self.record.failed_reason:
@@ -263,14 +262,16 @@ class PodWorker:
         observed = {name: slot.observed(restarts.get(name, 0)) for name, slot in self.slots.items()}
         return next_steps(self.pod, observed, self._backoff, now)
 
-    async def _refresh(self, now: float) -> None:
-        """Refresh ConfigMaps, Secrets and tokens in volumes, at intervals."""
+    async def _refresh(self) -> float:
+        """Refresh ConfigMaps, Secrets and tokens in volumes, at intervals. Return the seconds until the next time."""
+        now = self.context.ticks()
         if now < self._resync_at:
-            return
+            return self._resync_at - now
         if self._resync_at and self.pod["spec"].get("volumes"):
             with contextlib.suppress(KajitoriError):
                 await self._starter.refresh_volumes(self.pod, self.record)
         self._resync_at = now + self.context.settings.resync_seconds
+        return self.context.settings.resync_seconds
 
     # ------------------------------------------------------------------------------------------ starting
 
@@ -361,6 +362,7 @@ class PodWorker:
         if not await self._report(self.record.final_phase, True):
             self._gone = True
             return 0.0
+        self._release_versions()
         if pods.is_being_deleted(self.pod):
             with contextlib.suppress(NotFound, Conflict):
                 name, namespace = pods.name_and_namespace(self.pod)
@@ -382,6 +384,15 @@ class PodWorker:
         if not self._gone:
             has_begun = any(slot.attempt >= 0 for slot in self.slots.values() if not slot.is_init)
             await self._report("Running" if has_begun else "Pending", has_begun)
+
+    def _release_versions(self) -> None:
+        """Let all parts refer to the newest version of the Pod. An ended Pod stays until its run is deleted, which may
+        be days, and each older version takes 10 kB of memory."""
+        self.record.pod = self.pod
+        for spec in (*pods.init_containers(self.pod), *pods.main_containers(self.pod)):
+            if (slot := self.slots.get(spec["name"])) is not None:
+                slot.spec = spec
+                slot.end_probes()
 
     async def _detach(self) -> None:
         """Detach the Pod from its network."""

@@ -94,6 +94,13 @@ def test_the_restart_backoff_doubles(row: int, delay: float) -> None:
     assert steps.wake_at == (NOW + delay if delay else None)
 
 
+def test_a_clock_that_was_set_back_makes_no_pause_longer() -> None:
+    """A container that ended three hours in the future would have waited for three hours."""
+    assert next_steps(pod(), {"c0": ended(1, ago=-10_800, row=2)}, BACKOFF, NOW).start == ["c0"]
+    moment_ago = next_steps(pod(), {"c0": ended(1, ago=-0.1, row=2)}, BACKOFF, NOW)
+    assert (moment_ago.start, moment_ago.backing_off) == ([], {"c0": 20.0})
+
+
 def test_the_restart_backoff_is_reset_after_a_long_run() -> None:
     assert next_steps(pod(), {"c0": ended(1, ran=700, row=6)}, BACKOFF, NOW).start == ["c0"]
     assert BACKOFF.next_restarts_in_a_row(ended(1, ran=700, row=6)) == 1

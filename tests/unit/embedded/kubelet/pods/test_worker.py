@@ -33,6 +33,17 @@ async def test_a_pod_runs_to_its_end(machine: Machine) -> None:
     assert machine.log("p").endswith("stdout F hello\n")
 
 
+async def test_an_ended_pod_holds_one_version_of_its_manifest(machine: Machine) -> None:
+    """Ended Pods stay for days: older versions, and a probe that asks no more, would take memory for nothing."""
+    probe = {"readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}}
+    await machine.cluster.submit("p", *sh("sleep 0.2"), container=probe)
+    await machine.phase("p", "Succeeded")
+    (worker,) = machine.kubelet.workers.values()
+    (slot,) = worker.slots.values()
+    await until(lambda: worker.record.pod is worker.pod and slot.spec is worker.pod["spec"]["containers"][0])
+    assert slot.probes is None
+
+
 async def test_running_and_ready(machine: Machine) -> None:
     await machine.cluster.submit("p", *sh("sleep 1000"))
     status = await machine.phase("p", "Running")

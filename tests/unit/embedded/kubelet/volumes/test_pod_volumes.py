@@ -7,6 +7,7 @@ import asyncio
 import os
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -205,8 +206,8 @@ async def test_service_account_token(tmp_path: Path, until: str) -> None:
 
 
 async def test_a_pods_volumes_are_mounted_shared_and_refreshed(tmp_path: Path) -> None:
-    """Volumes are at their mount paths, shared by containers, refreshed while the program runs, and removed with the
-    Pod."""
+    """Volumes are at their mount paths, shared by containers, refreshed while the program runs (also if the clock was
+    set back), and removed with the Pod."""
     machine = Machine(tmp_path / "kubelet", namespaces=True, resync_seconds=0.1)
     await machine.start()
     if not machine.kubelet.context.machine.mounts.possible:
@@ -235,6 +236,7 @@ async def test_a_pods_volumes_are_mounted_shared_and_refreshed(tmp_path: Path) -
         subdomain="gang",
     )
     await until(lambda: "\nold" in machine.log("p").replace("stdout F ", "") or "oldold" in machine.log("p"))
+    machine.kubelet.context.clock = lambda: time.time() - 3 * 3600
     machine.cluster.put(resources.CONFIG_MAPS, "c", data={"k": "new"})
     await machine.phase("p", "Succeeded")
     lines = [line.split(" ", 3)[3] for line in machine.log("p").splitlines()]
