@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 from kajitori.cli.context import Cli
 from kajitori.cli.terminal import echo, say
-from kajitori.client.views import View
+from kajitori.cli.words.runs import require_member
+from kajitori.client.views import View, is_final, phase_of
 from kajitori.client.web_api import Api
 from kajitori.core.proxy.addresses import Target
 from kajitori.errors import InvalidInput, WrongState
@@ -53,6 +54,10 @@ def program_path(view: View, port: str | None) -> str:
         if not (digits.isascii() and digits.isdigit() and 0 < int(number) < 65_536):
             hint = "write PORT, such as 8888, or PORT-RANK for another member than rank 0"
             raise InvalidInput.one("PORT", f"{port!r:.40} is no port", value=port, hint=hint)
+        require_member(view, int(rank or 0), "PORT")
+        if is_final(view):
+            hint = f"start it again: kaji resume {name}"
+            raise WrongState(f"{name} is {phase_of(view)}: nothing listens there", hint=hint)
         return f"{Target(namespace, name, int(number), int(rank or 0)).path}/"
     programs: list[str] = view.get("programs") or []
     if programs:

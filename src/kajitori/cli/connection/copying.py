@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import posixpath
+import shlex
 import shutil
 import tarfile
 import threading
@@ -16,7 +17,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
@@ -39,7 +39,17 @@ if [ -d "$1" ]; then echo folder; elif [ -e "$1" ]; then echo file; elif [ -d "$
 _TAKES_SPARSE = "tar --sparse -cf /dev/null /dev/null 2>/dev/null"
 """Command that succeeds if the member's tar (GNU's) knows files with holes. Others refuse the option."""
 _PROBE_SPARSE = f"{_TAKES_SPARSE} && echo sparse; true"
-_PACK = f'{_TAKES_SPARSE} && sparse=--sparse; exec tar $sparse -cf - -C "$1" -- "$2"'
+_MISSING = "kaji: missing below "
+_FIND = f"""
+if ! [ -e "$1/$2" ] && ! [ -L "$1/$2" ]; then
+  up=$1
+  while ! [ -d "$up" ]; do up=$(dirname -- "$up"); done
+  if [ -x "$up" ]; then echo "{_MISSING}$up" >&2; exit 2; fi
+fi
+"""
+"""Ends with the deepest folder that is there if the path is not. What the user may not enter is left to tar."""
+_PACK_PLAINLY = f'{_FIND}exec tar -cf - -C "$1" -- "$2"'
+_PACK = f'{_FIND}{_TAKES_SPARSE} && sparse=--sparse; exec tar $sparse -cf - -C "$1" -- "$2"'
 _MODES = 0o777
 _PART = ".kaji-cp-{}"
 """Name of a file that is being written here: an interrupted copy leaves what was there before."""
@@ -69,7 +79,7 @@ def read_place(text: str) -> Place:
     run, colon, path = text.partition(":")
     if not run or not colon or run.startswith((".", "/")):
         return Place(text)
-    return Place(path or ".", run)
+    return Place(path, run)
 
 
 class Meter:
@@ -106,25 +116,41 @@ class _Counted:
 
 
 _UNSEEN = Meter(lambda text: None)
+_SHELL = "kaji exec RUN"
 
 
-def copy_out(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN) -> list[str]:
+def copy_out(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN, *, shell: str = _SHELL) -> list[str]:
     """Copy a file or folder of a member to a path here; `-` writes the archive to stdout. Return what was left out.
+    `shell` is the command that runs another one in the member, for hints.
 
     As docker does: into a folder that is there, else under the target's name; `SOURCE/.` is the content of a folder.
+    Raises InvalidInput if the member has no such path.
     """
+    _require_path(source)
     folder, name = posixpath.split(source.rstrip("/") or "/")
     if source.endswith("/.") or name in ("", ".", ".."):
         folder, name = source, "."
-    words: tuple[str, ...] = ("/bin/sh", "-c", _PACK, "sh", folder or ".", name)
-    if target == "-":  # the program that reads this archive may not know files with holes
-        words = ("tar", "-cf", "-", "-C", folder or ".", "--", name)
+    script = _PACK_PLAINLY if target == "-" else _PACK  # what reads an archive may not know files with holes
+    words = ("/bin/sh", "-c", script, "sh", folder or ".", name)
     entry = "" if name == "." else name
-    return _receive(partial(_run, execute, words), source, entry, target, entry, meter)
+
+    def send(stdout: BinaryIO | None) -> None:
+        try:
+            _run(execute, words, stdout=stdout)
+        except CopyFailed as error:
+            complaint, found, folder = error.message.partition(_MISSING)
+            if not found or complaint:
+                raise
+            message = f"the member has no file or folder {source}"
+            hint = f"see what is there: {shell} ls -la {shlex.quote(folder)}"
+            raise InvalidInput.one("SOURCE", message, value=source, hint=hint) from None
+
+    return _receive(send, source, entry, target, entry, meter)
 
 
 def copy_checkpoint(api: Api, run: View, source: str, target: str, meter: Meter = _UNSEEN) -> list[str]:
     """Copy a file or folder of a run's checkpoint to a path here, like `copy_out`. No member has to be running."""
+    _require_path(source)
     only_content = source.endswith("/.")
     name = "" if only_content else posixpath.basename(posixpath.normpath(source))
     name = "" if name in (".", "..") else name
@@ -136,6 +162,13 @@ def copy_checkpoint(api: Api, run: View, source: str, target: str, meter: Meter 
             write(chunk)
 
     return _receive(send, source, prefix, target, name, meter)
+
+
+def _require_path(source: str) -> None:
+    """Raise InvalidInput for an empty path. It would stand for the folder in which the program started, often /."""
+    if not source:
+        hint = "write RUN:. for the folder in which its program started"
+        raise InvalidInput.one("SOURCE", "names no path in the member", hint=hint)
 
 
 def _receive(send: Callable[..., None], source: str, prefix: str, target: str, name: str, meter: Meter) -> list[str]:
@@ -170,12 +203,13 @@ def _receive(send: Callable[..., None], source: str, prefix: str, target: str, n
     return unpacking.left_out
 
 
-def copy_in(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN) -> list[str]:
+def copy_in(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN, *, shell: str = _SHELL) -> list[str]:
     """Copy a file or folder to a path in a member; `-` reads an archive from stdin and unpacks it in a folder there.
-    Return what was left out.
+    Return what was left out. `shell` is the command that runs another one in the member, for hints.
 
     As docker does: into a folder that is there, else under the target's name; `SOURCE/.` is the content of a folder.
     """
+    target = target or "."
     if source != "-" and not os.path.lexists(source):
         raise InvalidInput.one("SOURCE", f"there is no {source}", value=source, hint="check the path")
     output = io.BytesIO()
@@ -188,8 +222,9 @@ def copy_in(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN) 
     if kind == "file" and (source == "-" or path.is_dir()):
         raise InvalidInput.one("TARGET", f"{target} is a file in the member", value=target, hint="name a folder")
     if kind == "":
-        message = f"the member has no folder {posixpath.dirname(target) or '.'}"
-        raise InvalidInput.one("TARGET", message, value=target, hint="make it there: kaji exec RUN mkdir -p FOLDER")
+        missing = posixpath.dirname(target) or "."
+        hint = f"make it there: {shell} mkdir -p {shlex.quote(missing)}"
+        raise InvalidInput.one("TARGET", f"the member has no folder {missing}", value=target, hint=hint)
     if kind != "folder":
         if source == "-":
             raise InvalidInput.one("TARGET", f"the member has no folder {target}", value=target, hint="name a folder")

@@ -325,6 +325,21 @@ def _parsed_array(spec: Mapping[str, Any]) -> Array:
     return parse_array(spec["array"])
 
 
+def require_member(run: View, rank: int, field: str) -> None:
+    """Raise InvalidInput, which names the option `field`, if the run never has a member of this rank or index."""
+    from kajitori.core.formats.node_lists import compress_ranks
+    from kajitori.errors import InvalidInput
+
+    count = members_asked_for(run)
+    indices = _parsed_array(run["spec"]).indices if is_sweep(run) else range(count)
+    if rank in indices:
+        return
+    hint = f"ranks are 0 to {count - 1}" if count > 1 else "its only rank is 0"
+    hint = f"its indices are {compress_ranks(indices)}" if is_sweep(run) else hint
+    message = f"{run['name']} has {count} member{'s' if count > 1 else ''}"
+    raise InvalidInput.one(field, message, value=str(rank), hint=hint)
+
+
 def members_at_once(run: View) -> int:
     """Return the number of members that may exist at the same time."""
     if members_there(run):

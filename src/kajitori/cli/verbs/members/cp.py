@@ -54,7 +54,8 @@ def command(cli: Cli, source: str, target: str, rank: int, namespace: str | None
                     return _say_left_out(copy_checkpoint(api, view, there.path, target, meter))
                 copies = copy_in if here.run else copy_out
                 run = partial(execute, cli.find_target(), view, rank=rank, debug=cli.debug)
-                return _say_left_out(copies(run, there.path, here.path, meter))
+                shell = f"kaji exec {f'--rank {rank} ' if rank else ''}{view['name']}"
+                return _say_left_out(copies(run, there.path, here.path, meter, shell=shell))
         except (KeyboardInterrupt, Unavailable):
             if here.run:
                 say(f"kaji: the copy was interrupted: {target} may be incomplete")

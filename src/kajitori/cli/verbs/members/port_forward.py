@@ -50,6 +50,7 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
     """
     from kajitori.cli.connection.forwarding import Forward, Forwarder, forward_until_end
     from kajitori.cli.terminal import say
+    from kajitori.cli.words.runs import require_member
     from kajitori.client.lookup import find_run
     from kajitori.client.views import is_final, phase_of
     from kajitori.errors import InvalidInput, WrongState
@@ -61,6 +62,7 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
         raise WrongState(
             f"{name} is {phase_of(view)}: nothing listens there", hint=f"start it again: kaji resume {name}"
         )
+    require_member(view, rank, "--rank")
     forwards = _ports_to_forward(view, ports)
     secret = _notebook_link(cli, view) if rank == 0 else None
     if secret is not None and not ports and not forwards:

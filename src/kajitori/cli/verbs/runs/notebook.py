@@ -192,6 +192,8 @@ def _wait(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
             say(f"{name}: attempt {newest['attempt']} ended: {newest.get('message') or newest.get('reason')}")
             setback = newest
         words = _SILENT.format(name) if programs else _TRIES.sub("", str(status.get("message") or ""))
+        if newest and words == newest.get("message") and not is_final(view):
+            words = ""  # it was told when the attempt ended
         now = f"{phase_of(view)}: {words}" if words else phase_of(view)
         if is_final(view):
             if not _is_resumed(view):

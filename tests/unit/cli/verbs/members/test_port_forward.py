@@ -94,3 +94,10 @@ def test_a_port_is_listed_with_the_command_that_reaches_it_from_elsewhere() -> N
     listed = invoke(api, "port", "web", url=HERE)
     assert (listed.stdout, listed.stderr) == ("80/tcp -> 127.0.0.1:80\n", "")
     assert "kaji port-forward web" in invoke(api, "port", "web").stderr
+
+
+def test_a_rank_that_the_run_lacks_is_refused_before_a_port_is_taken(asked: list[Any]) -> None:
+    """Each connection once failed with that reason, and the forward stayed."""
+    done = invoke(FakeWebApi([view("bert", spec={"replicas": 4})]), "port-forward", "--rank", "4", "bert", ":8888")
+    assert (done.exit_code, done.stderr) == (2, "kaji: --rank: bert has 4 members\n      ranks are 0 to 3\n")
+    assert asked == []

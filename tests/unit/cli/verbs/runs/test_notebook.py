@@ -180,13 +180,14 @@ def test_each_failed_attempt_of_a_notebook_is_told_with_its_reason() -> None:
     api = server(notebook("Starting", status={"setback": before}))
     api.answers[f"GET {PATH}"] = problem(502, "ProgramNotReached", "nothing listens")
     api.queues["GET /v1/runs/vision/notebook-ada"] = [
-        *(notebook(status={"setback": now}), notebook("Restarting", status={"setback": now})),
+        *(notebook(status={"setback": now}), notebook("Restarting", status={"setback": now, "message": taken})),
         notebook("Failed", status={"message": f"{taken} (restarted 3 of 3 times)"}),
     ]
     done = invoke(api, "notebook")
     assert done.exit_code != 0
     assert done.stderr.count("notebook-ada: attempt 2 ended: member 0: exit code 1: port 9123 is taken\n") == 1
     assert "attempt 1" not in done.stderr
+    assert "notebook-ada: Restarting\n" in done.stderr
 
 
 def test_a_failed_notebook_that_is_started_again_says_why_it_had_ended() -> None:
@@ -218,7 +219,27 @@ def test_notebooks_are_named_after_their_users(user: str, name: str) -> None:
     ("port", "place"), [("6006", "/proxy/vision/bert/6006/"), ("6006-3", "/proxy/vision/bert/6006-3/")]
 )
 def test_open_shows_what_a_run_serves(port: str, place: str) -> None:
-    assert invoke(server(view("bert")), "open", "bert", port).stdout == f"{LINK}{place}\n"
+    bert = view("bert", spec={"replicas": 4})
+    assert invoke(server(bert), "open", "bert", port).stdout == f"{LINK}{place}\n"
+
+
+@pytest.mark.parametrize(
+    ("run", "port", "told"),
+    [
+        (view("bert", spec={"replicas": 4}), "6006-4", "PORT: bert has 4 members\n      ranks are 0 to 3\n"),
+        (view("bert"), "6006-1", "PORT: bert has 1 member\n      its only rank is 0\n"),
+        (view("grid", spec={"array": "3-5,9"}), "6006-6", "PORT: grid has 4 members\n      its indices are 3-5,9\n"),
+        (
+            view("bert", "Failed"),
+            "6006",
+            "bert is Failed: nothing listens there\n      start it again: kaji resume bert\n",
+        ),
+    ],
+)
+def test_open_refuses_a_member_that_can_serve_nothing(run: dict[str, Any], port: str, told: str) -> None:
+    """The browser showed an error of the proxy, under a link that looked right."""
+    done = invoke(server(run), "open", run["name"], port)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"kaji: {told}")
 
 
 @pytest.mark.parametrize("port", ["web", "0", "70000", "6006-x"])
@@ -255,7 +276,7 @@ def test_tensorboard_is_opened_at_the_port_that_it_listens_on(
 ) -> None:
     """Members of `kaji up` share the ports of their machine, so the usual port may be that of another run's
     TensorBoard. The link is printed once, when TensorBoard listens."""
-    api = server(view("bert", spec={"tensorboard": "/ckpt/tb"}))
+    api = server(view("bert", spec={"tensorboard": "/ckpt/tb", "replicas": 3}))
     seen: list[str] = []
 
     def execute(_target: Any, _run: Any, words: list[str], *, stderr: Any, **_more: Any) -> int:
