@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.browser.pages.steps import PATIENCE_MS
-from tests.harness.chromium import ARGUMENTS, CALM, require_chromium, visit
+from tests.harness.chromium import new_page, visit
 from tests.harness.web_api import LeaderHere
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node, pod, run
 
@@ -78,23 +77,9 @@ async def large_cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[
 
 @pytest.fixture
 async def page(large_cluster: tuple[FakeKubernetes, str]) -> AsyncIterator[Page]:
-    """A page of a browser whose requests have a user's token. A test fails if a script of the page fails."""
-    program = require_chromium()
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        headers = {"Authorization": "Bearer ada"}
-        context = await browser.new_context(
-            reduced_motion=CALM, viewport={"width": 1440, "height": 900}, extra_http_headers=headers
-        )
-        context.set_default_timeout(PATIENCE_MS)
-        page = await context.new_page()
-        faults: list[str] = []
-        page.on("pageerror", lambda error: faults.append(str(error)))
+    """A page of a browser whose requests have a user's token."""
+    async with new_page(extra_http_headers={"Authorization": "Bearer ada"}) as page:
         yield page
-        await browser.close()
-    assert not faults
 
 
 async def test_7500_nodes_and_their_queue_are_shown(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Literal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -27,6 +29,8 @@ NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 INTERRUPTED = (NETWORK_CHANGED, "chrome-error://chromewebdata")
 """Parts of Playwright's messages about a page that could not be opened for that reason: of the error itself, or that
 chromium went to the page that shows it."""
+PATIENCE_MS = 60_000
+"""Time that a step of a test waits for what it looks for, on a busy machine."""
 BEGIN_MS = 10_000
 VISITS = 5
 
@@ -39,6 +43,25 @@ def require_chromium() -> str:
     if not (BUILT / "index.html").exists():
         pytest.skip("the web page is not built: make web (needs npm)")
     return program
+
+
+@asynccontextmanager
+async def new_page(**context: Any) -> AsyncIterator[Page]:
+    """Start a browser, and yield its page; the options are those of a browser context. The test fails if a script of
+    the page fails."""
+    program = require_chromium()
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        opened = await browser.new_context(reduced_motion=CALM, viewport={"width": 1440, "height": 900}, **context)
+        opened.set_default_timeout(PATIENCE_MS)
+        page = await opened.new_page()
+        faults: list[str] = []
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        yield page
+        await browser.close()
+    assert not faults
 
 
 async def visit(page: Page, address: str) -> None:

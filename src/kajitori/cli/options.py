@@ -74,6 +74,11 @@ def namespace_option(text: str = "Look in this namespace only.") -> Callable[[F]
     return click.option("-N", "--namespace", metavar="NAME", help=text)
 
 
+def rank_option(text: str = "Rank of the member.") -> Callable[[F], F]:
+    """Return a decorator that adds `--rank` of one member, by default 0. A sweep's members have an index."""
+    return click.option("--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help=text)
+
+
 def output_option(*formats: str) -> Callable[[F], F]:
     """Return a decorator that adds `-o/--output` with these formats."""
     return click.option(

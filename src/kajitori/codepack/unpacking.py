@@ -15,7 +15,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,37 +131,28 @@ class _Unpacking:
     def _next_entry(self) -> Entry | None:
         """Return the next entry, its content unread; None at the end of the archive. Raises InvalidInput."""
         names: dict[bytes, str] = {}
-        while True:
-            block = self._source.take(BLOCK_BYTES)
-            if not any(block):
-                if names or any(self._source.take(len(END) - BLOCK_BYTES)) or not self._source.is_at_end():
-                    raise _bad_archive("has data after its end")
-                return None
-            try:
-                info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")  # long names are read below
-            except (tarfile.TarError, ValueError):
-                raise _bad_archive("has a block that is not a tar header") from None
+        while (info := self._next_header()) is not None:
             if info.type not in _LONG_KINDS:
-                break
+                return _entry_of(info, names)
             if info.type in names or not 0 < info.size <= MAX_PATH_BYTES + 1:
                 raise _bad_archive("has a name that is too long")
             try:
                 names[info.type] = self._padded_bytes(info.size).rstrip(b"\0").decode()
             except UnicodeDecodeError:
                 raise _bad_archive("has a name that is not UTF-8") from None
-        path = names.get(tarfile.GNUTYPE_LONGNAME, info.name)
-        if info.type == tarfile.DIRTYPE:
-            path = path.removesuffix("/")
-        if info.type not in _KINDS:
-            raise _bad_archive(f"has {_printable_path(path)}, which is neither file, symbolic link nor folder")
-        if info.size < 0 or (info.size and info.type != tarfile.REGTYPE):
-            raise _bad_archive(f"has {_printable_path(path)} with an impossible size of {info.size} bytes")
-        if fault := path_fault(path):
-            raise _bad_archive(f"has an entry that {fault}: {_printable_path(path)}")
-        target = names.get(tarfile.GNUTYPE_LONGLINK, info.linkname) if info.type == tarfile.SYMTYPE else ""
-        if info.type == tarfile.SYMTYPE and (fault := link_fault(path, target)):
-            raise _bad_archive(f"has {_printable_path(path)}, which {fault}: {_printable_path(target)}")
-        return Entry(path, info.type, info.size, bool(info.mode & 0o100), target)
+        if names or any(self._source.take(len(END) - BLOCK_BYTES)) or not self._source.is_at_end():
+            raise _bad_archive("has data after its end")
+        return None
+
+    def _next_header(self) -> tarfile.TarInfo | None:
+        """Return the next header; None for a block of zeros, with which the end of an archive begins."""
+        block = self._source.take(BLOCK_BYTES)
+        if not any(block):
+            return None
+        try:
+            return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")  # long names are read as entries
+        except (tarfile.TarError, ValueError):
+            raise _bad_archive("has a block that is not a tar header") from None
 
     def _create(self, entry: Entry) -> None:
         *folders, name = entry.path.split("/")
@@ -264,6 +255,23 @@ class _Source:
         if self._missing:
             raise _bad_archive("is shorter than announced")
         return True
+
+
+def _entry_of(info: tarfile.TarInfo, names: Mapping[bytes, str]) -> Entry:
+    """Return the entry of a header. `names` are the long names that stood before it, by their type."""
+    path = names.get(tarfile.GNUTYPE_LONGNAME, info.name)
+    if info.type == tarfile.DIRTYPE:
+        path = path.removesuffix("/")
+    if info.type not in _KINDS:
+        raise _bad_archive(f"has {_printable_path(path)}, which is neither file, symbolic link nor folder")
+    if info.size < 0 or (info.size and info.type != tarfile.REGTYPE):
+        raise _bad_archive(f"has {_printable_path(path)} with an impossible size of {info.size} bytes")
+    if fault := path_fault(path):
+        raise _bad_archive(f"has an entry that {fault}: {_printable_path(path)}")
+    target = names.get(tarfile.GNUTYPE_LONGLINK, info.linkname) if info.type == tarfile.SYMTYPE else ""
+    if info.type == tarfile.SYMTYPE and (fault := link_fault(path, target)):
+        raise _bad_archive(f"has {_printable_path(path)}, which {fault}: {_printable_path(target)}")
+    return Entry(path, info.type, info.size, bool(info.mode & 0o100), target)
 
 
 def _temporary_prefix(target: Path) -> str:

@@ -136,22 +136,27 @@ def faults_in(value: Any, schema: Schema, old: Schema, path: str = "") -> Iterat
         yield f"{where}: {value!r:.80} is no longer accepted"
     yield from _bound_faults(value, schema, where)
     if isinstance(value, Mapping):
-        known, before = schema.get("properties") or {}, old.get("properties") or {}
-        for name in schema.get("required") or ():
-            if name not in value:
-                yield f"{path}.{name} is missing and has become required"
-        for name, inner in value.items():
-            if name in known:
-                yield from faults_in(inner, known[name], before.get(name) or {}, f"{path}.{name}")
-            elif name in before:
-                yield f"{path}.{name} is set, and is gone from the schema"
-            elif isinstance(schema.get("additionalProperties"), Mapping):
-                rest = old.get("additionalProperties")
-                rest = rest if isinstance(rest, Mapping) else {}
-                yield from faults_in(inner, schema["additionalProperties"], rest, f"{path}.{name}")
+        yield from _field_faults(value, schema, old, path)
     elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
         for index, inner in enumerate(value):
             yield from faults_in(inner, schema["items"], old.get("items") or {}, f"{path}[{index}]")
+
+
+def _field_faults(value: Mapping[str, Any], schema: Schema, old: Schema, path: str) -> Iterator[str]:
+    """Yield faults of the fields of an object: missing ones, those that are gone, and those inside them."""
+    known, before = schema.get("properties") or {}, old.get("properties") or {}
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield f"{path}.{name} is missing and has become required"
+    for name, inner in value.items():
+        if name in known:
+            yield from faults_in(inner, known[name], before.get(name) or {}, f"{path}.{name}")
+        elif name in before:
+            yield f"{path}.{name} is set, and is gone from the schema"
+        elif isinstance(schema.get("additionalProperties"), Mapping):
+            rest = old.get("additionalProperties")
+            rest = rest if isinstance(rest, Mapping) else {}
+            yield from faults_in(inner, schema["additionalProperties"], rest, f"{path}.{name}")
 
 
 def _kind_of(value: Any) -> str:

@@ -51,39 +51,47 @@ class Folder:
         """Return a descriptor of the file or folder at a path relative to the folder. Raises OSError, and RefusedPath
         for a path that leads out of the folder or to neither a file nor a folder."""
         held = [os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
-        ahead = path.split("/")[::-1]
-        links = 0
         try:
-            while ahead:
-                name = ahead.pop()
-                if name in ("", "."):
-                    continue
-                if name == "..":
-                    if len(held) == 1:
-                        raise RefusedPath("Outside", f"{path} leads out of the folder")
-                    os.close(held.pop())
-                    continue
-                mode = os.stat(name, dir_fd=held[-1], follow_symlinks=False).st_mode
-                if stat.S_ISLNK(mode):
-                    links += 1
-                    if links > MAX_LINKS:
-                        raise RefusedPath("Outside", f"{path} passes through more than {MAX_LINKS} links")
-                    target = os.readlink(name, dir_fd=held[-1])
-                    if target.startswith("/"):
-                        target = self._target_inside(target, path)
-                        while len(held) > 1:
-                            os.close(held.pop())
-                    ahead += target.split("/")[::-1]
-                elif stat.S_ISDIR(mode):
-                    held.append(os.open(name, _FOLDER, dir_fd=held[-1]))
-                elif stat.S_ISREG(mode):
-                    held.append(os.open(name, _FILE, dir_fd=held[-1]))
-                else:
-                    raise RefusedPath("NotAFile", f"{path} is neither a file nor a folder")
+            self._walk(path, held)
             return os.dup(held[-1])
         finally:
             for descriptor in held:
                 os.close(descriptor)
+
+    def _walk(self, path: str, held: list[int]) -> None:
+        """Open what the path leads to, one name at a time. `held` are the descriptors of the folders on the way, the
+        root first, and at the end that of the file or folder."""
+        ahead = path.split("/")[::-1]
+        links = 0
+        while ahead:
+            name = ahead.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                if len(held) == 1:
+                    raise RefusedPath("Outside", f"{path} leads out of the folder")
+                os.close(held.pop())
+                continue
+            mode = os.stat(name, dir_fd=held[-1], follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
+                links += 1
+                if links > MAX_LINKS:
+                    raise RefusedPath("Outside", f"{path} passes through more than {MAX_LINKS} links")
+                ahead += self._target_of(name, held, path).split("/")[::-1]
+            elif stat.S_ISDIR(mode) or stat.S_ISREG(mode):
+                held.append(os.open(name, _FOLDER if stat.S_ISDIR(mode) else _FILE, dir_fd=held[-1]))
+            else:
+                raise RefusedPath("NotAFile", f"{path} is neither a file nor a folder")
+
+    def _target_of(self, name: str, held: list[int], path: str) -> str:
+        """Return the path to follow for a link in the last folder of `held`. An absolute one begins at the root."""
+        target = os.readlink(name, dir_fd=held[-1])
+        if not target.startswith("/"):
+            return target
+        target = self._target_inside(target, path)
+        while len(held) > 1:
+            os.close(held.pop())
+        return target
 
     def _target_inside(self, target: str, path: str) -> str:
         """Return the target of an absolute link, relative to the folder."""

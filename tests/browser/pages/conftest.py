@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.pages.steps import PATIENCE_MS, link, visit
+from tests.browser.pages.steps import link, visit
 from tests.harness.binaries import require_binaries
-from tests.harness.chromium import ARGUMENTS, CALM, NETWORK_CHANGED, require_chromium
+from tests.harness.chromium import ARGUMENTS, CALM, NETWORK_CHANGED, PATIENCE_MS, require_chromium
 from tests.harness.fixtures import REAL
 from tests.harness.kaji_up import KajiUp, KajiUpOnRealServer
 from tests.harness.servers.real_server import running_real_server

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from tests.browser.pages.steps import PATIENCE_MS, visit
-from tests.harness.chromium import CALM
+from tests.browser.pages.steps import visit
+from tests.harness.chromium import CALM, PATIENCE_MS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page

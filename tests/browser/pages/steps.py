@@ -12,7 +12,6 @@ from tests.harness.kaji_up import KajiUp
 if TYPE_CHECKING:
     from playwright.sync_api import ConsoleMessage, Page
 
-PATIENCE_MS = 60_000
 MINUTES = ("2026-11-23T10:00:00Z", "2026-11-23T10:01:00Z", "2026-11-23T10:02:00Z")
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser.pages.accessibility import assert_accessible
-from tests.browser.pages.steps import PATIENCE_MS, link, open_address, run, visit
-from tests.harness.chromium import CALM
+from tests.browser.pages.steps import link, open_address, run, visit
+from tests.harness.chromium import CALM, PATIENCE_MS
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:

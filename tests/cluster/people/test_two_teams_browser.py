@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.chromium import ARGUMENTS, CALM, require_chromium, visit
+from tests.harness.chromium import new_page, visit
 from tests.harness.cluster import THIS_MACHINE, Cluster, this_machine
 from tests.harness.platform.parts import HERE
 from tests.harness.servers.identity_provider import PREFIX, SCOPES, IdentityProvider
@@ -28,7 +28,6 @@ from kajitori.kube.resources import NODES
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
 
-PATIENCE_MS = 60_000
 RBAC = "rbac.authorization.k8s.io"
 NODE = "gpu-00003"
 SMALL: dict[str, Any] = {"image": "python:3", "resources": {"cpu": "100m", "memory": "64Mi"}, "grace": "1s"}
@@ -69,22 +68,9 @@ async def web(teamed: Cluster, identity_provider: IdentityProvider) -> AsyncIter
 
 @pytest.fixture
 async def page(web: WebApi) -> AsyncIterator[Page]:
-    """A page of a browser that is not signed in. A test fails if a script of the page fails."""
-    program = require_chromium()
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        context = await browser.new_context(
-            reduced_motion=CALM, viewport={"width": 1440, "height": 900}, ignore_https_errors=True
-        )
-        context.set_default_timeout(PATIENCE_MS)
-        page = await context.new_page()
-        faults: list[str] = []
-        page.on("pageerror", lambda error: faults.append(str(error)))
+    """A page of a browser that is not signed in."""
+    async with new_page(ignore_https_errors=True) as page:
         yield page
-        await browser.close()
-    assert not faults
 
 
 @pytest.mark.parametrize("teamed", ["embedded"], indirect=True)

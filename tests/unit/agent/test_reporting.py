@@ -6,10 +6,11 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from tests.helpers.http_server import http_server
 from tests.unit.agent.test_telling import counting, pod
 
 from kajitori.agent.counting import Counting
@@ -50,15 +51,8 @@ def web_api() -> Iterator[tuple[WebApi, str]]:
 
         def log_message(self, format: str, *args: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield api, f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(Handler) as url:
+        yield api, url
 
 
 def reporting(counted: Counting, url: str, folder: Path) -> Reporting:

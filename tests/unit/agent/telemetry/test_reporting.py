@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from tests.helpers.http_server import http_server
 from tests.unit.agent.telemetry.test_samples import Clock, Members, group, line, member
 
 from kajitori.agent.servers import Servers
@@ -56,16 +56,8 @@ def web_api() -> Iterator[tuple[WebApi, str]]:
 
         def log_message(self, format: str, *args: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield api, f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(Handler) as url:
+        yield api, url
 
 
 def test_each_minute_is_reported_twice_and_questions_are_answered(tmp_path: Path) -> None:

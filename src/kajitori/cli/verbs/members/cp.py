@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_copied, namespace_option, server_options
+from kajitori.cli.options import complete_copied, namespace_option, rank_option, server_options
 from kajitori.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 )
 @click.argument("source", metavar="SOURCE", shell_complete=complete_copied)
 @click.argument("target", metavar="TARGET", shell_complete=complete_copied)
-@click.option(
-    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Rank of the member."
-)
+@rank_option()
 @namespace_option()
 @server_options
 @click.pass_obj

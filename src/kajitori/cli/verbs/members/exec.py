@@ -7,7 +7,7 @@ import sys
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, run_argument, server_options
+from kajitori.cli.options import namespace_option, rank_option, run_argument, server_options
 
 
 @click.command(
@@ -18,9 +18,7 @@ from kajitori.cli.options import namespace_option, run_argument, server_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("-i", "--interactive", is_flag=True, help="Pass stdin on.")
 @click.option("-t", "--tty", is_flag=True, help="Give the command a terminal.")
-@click.option(
-    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Rank of the member."
-)
+@rank_option()
 @namespace_option()
 @server_options
 @click.pass_obj

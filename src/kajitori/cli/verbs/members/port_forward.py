@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, run_argument, server_options
+from kajitori.cli.options import namespace_option, rank_option, run_argument, server_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +28,7 @@ _POLL_SECONDS = 1.0
 )
 @run_argument
 @click.argument("ports", nargs=-1, metavar="[[LOCAL:]PORT]...")
-@click.option(
-    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Rank of the member."
-)
+@rank_option()
 @click.option(
     "--address",
     default=_LOOPBACK,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, run_argument, server_options
+from kajitori.cli.options import namespace_option, rank_option, run_argument, server_options
 from kajitori.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -26,15 +26,7 @@ if TYPE_CHECKING:
 )
 @run_argument
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SSH OPTIONS] [COMMAND]...")
-@click.option(
-    "--rank",
-    "--index",
-    "rank",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="R",
-    help="Rank of the member.",
-)
+@rank_option()
 @click.option("--proxy", is_flag=True, help="For OpenSSH's client: serve SSH on stdin and stdout.")
 @namespace_option()
 @server_options

@@ -5,14 +5,12 @@ from __future__ import annotations
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+from kajitori.cli.options import namespace_option, output_option, rank_option, run_argument, server_options
 
 
 @click.command(epilog="\b\nExample:\n  kaji top --rank 3 bert")
 @run_argument
-@click.option(
-    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Rank of the member."
-)
+@rank_option()
 @output_option("json", "yaml")
 @namespace_option()
 @server_options

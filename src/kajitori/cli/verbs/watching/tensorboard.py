@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, server_options
+from kajitori.cli.options import namespace_option, rank_option, server_options
 from kajitori.cli.terminal import write_as_is
 
 if TYPE_CHECKING:
@@ -33,15 +33,7 @@ _LONGEST_LINE_BYTES = 4096
 @click.option(
     "--port", type=click.IntRange(1, 65_535), help="Port to listen on; default: the first free one from 6006."
 )
-@click.option(
-    "--rank",
-    "--index",
-    "rank",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="R",
-    help="The member that has the files; rank 0 by default.",
-)
+@rank_option("The member that has the files; rank 0 by default.")
 @click.option("--print", "print_only", is_flag=True, help="Print the link, and open no browser.")
 @namespace_option()
 @server_options
