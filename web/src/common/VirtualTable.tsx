@@ -5,7 +5,7 @@ import { useCallback, useEffect, useMemo, useRef, type ReactNode } from "react";
 import { useVisibleRows } from "../sidepanel/scrolling";
 import type { ReturningFocus } from "../sidepanel/useBeside";
 import { BodyRow } from "../table/BodyRow";
-import { CutTexts } from "../table/CutTexts";
+import { CutTexts } from "../table/cutTexts/CutTexts";
 import { HeaderRow } from "../table/HeaderRow";
 import type { Selection } from "../table/useSelection";
 import type { Order } from "../table/sorting";

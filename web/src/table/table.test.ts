@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { chosenColumns, MOST_COLUMNS } from "./columnChoice";
+import { chosenColumns, MOST_COLUMNS } from "./columns/columnChoice";
 import { inPlace } from "./inPlace";
 import { extent, range, toggled } from "./selection";
 import { nextOrder, ordered, orderOf, orderText } from "./sorting";

@@ -7,7 +7,7 @@ import DialogTitle from "@mui/material/DialogTitle";
 import TextField from "@mui/material/TextField";
 import Typography from "@mui/material/Typography";
 import { useState, type FormEvent } from "react";
-import { columnsKey } from "../table/useColumns";
+import { columnsKey } from "../table/columns/useColumns";
 import { useViews } from "./useViews";
 import { MOST_LETTERS, renamed, withView, without, type Table, type View } from "./views";
 

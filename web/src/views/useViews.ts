@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import { useNavigate } from "react-router";
-import { columnsKey } from "../table/useColumns";
+import { columnsKey } from "../table/columns/useColumns";
 import { store, useStored } from "../table/useStored";
 import { addressOf, viewsIn, viewsKey, type Table, type View } from "./views";
 

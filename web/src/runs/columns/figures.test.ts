@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { chosenColumns, MOST_COLUMNS } from "../../table/columnChoice";
+import { chosenColumns, MOST_COLUMNS } from "../../table/columns/columnChoice";
 import { ordered } from "../../table/sorting";
 import { columnsFor, SORT_KEYS } from "./columns";
 import { FIGURE_COLUMNS, short } from "./figureColumns";

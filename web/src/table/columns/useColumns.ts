@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import { chosenColumns } from "./columnChoice";
-import { useStored } from "./useStored";
+import { useStored } from "../useStored";
 
 /** Return the key under which this browser remembers the columns of a table. */
 export function columnsKey(table: string): string {
