@@ -9,7 +9,8 @@ from aiohttp import WSMsgType, web
 from tests.unit.kube.fake_api import client_of
 from tests.unit.kube.scripted import hang_up, no, scripted
 
-from kajitori.errors import InvalidInput
+from kajitori.errors import InvalidInput, Unavailable
+from kajitori.kube.connection import transport
 from kajitori.kube.errors import ConnectionFailed, NotFoundError, UnsupportedError
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 
@@ -112,6 +113,37 @@ async def test_a_node_that_serves_no_exec_is_named_as_the_cause() -> None:
         with pytest.raises(UnsupportedError, match="the Pod's node gives no access") as caught:
             await client.open_exec("a", "x", command=["sh"], container="")
     assert caught.value.hint == "simulated nodes run no programs"
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(3, 1000.0), (1, -1.0)], ids=["in time", "too late"])
+async def test_a_node_that_is_reached_a_moment_later_runs_the_program(
+    failures: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a start of `kaji up` the first `docker exec` ended with "HTTP 500 with an empty body"."""
+    monkeypatch.setattr(transport, "HANDSHAKE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(transport, "HANDSHAKE_SECONDS", seconds)
+    asked = 0
+
+    async def refused(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        if "Upgrade" not in request.headers:
+            return web.Response(status=400)
+        asked += 1
+        if asked <= failures:
+            return web.Response(status=500)
+        socket = web.WebSocketResponse(protocols=[EXEC_PROTOCOL])
+        await socket.prepare(request)
+        await socket.send_bytes(b'\x03{"status":"Success"}')
+        await socket.close()
+        return socket
+
+    async with scripted(refused) as server, client_of(server.url) as client:
+        if seconds < 0:
+            with pytest.raises(Unavailable, match=r"reached no kubelet of the Pod's node \(HTTP 500\); try again"):
+                await client.open_exec("a", "x", command=["sh"], container="")
+        else:
+            async with await client.open_exec("a", "x", command=["sh"], container="") as program:
+                assert [piece async for piece in program] == [] and program.exit_code == 0
 
 
 async def test_a_broken_exec_has_no_exit_code() -> None:

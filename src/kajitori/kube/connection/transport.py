@@ -23,12 +23,22 @@ from kajitori.kube.connection.joined import JoinedEnd
 from kajitori.kube.connection.proxy import proxy_for
 from kajitori.kube.connection.retry import RetryPolicy
 from kajitori.kube.connection.upgrade import Upgraded
-from kajitori.kube.errors import ApiError, ConnectionFailed, UnsupportedError, error_from_answer, raise_for_status
+from kajitori.kube.errors import (
+    ApiError,
+    ConnectionFailed,
+    UnsupportedError,
+    error_from_answer,
+    error_from_status,
+    raise_for_status,
+)
 
 READ_BUFFER_BYTES = 1 << 21
 """Read buffer: a line of a watch is as long as an object."""
 
 CONNECT_SECONDS = 10.0
+HANDSHAKE_PAUSE_SECONDS, HANDSHAKE_SECONDS = 0.5, 10.0
+"""Pause before a WebSocket is asked for again that an API server refused with 500 or more without telling why, and how
+long it is. A node that has just started is reached some seconds later. A refused handshake starts no program."""
 
 _Answer = TypeVar("_Answer")
 
@@ -272,10 +282,20 @@ class Transport:
                 )
                 return socket
 
-        try:
-            socket = await self._authenticated(shake_hands)
-        except HandshakeRefused as refusal:
-            raise await self._refusal(path, params, refusal.status) from refusal
+        until = self._environment.clock() + HANDSHAKE_SECONDS
+        while True:
+            try:
+                socket = await self._authenticated(shake_hands)
+                break
+            except HandshakeRefused as refusal:
+                error = await self._refusal(path, params, refusal.status)
+                if error is not None:
+                    raise error from refusal
+                if self._environment.clock() > until:
+                    message = f"the API server reached no kubelet of the Pod's node (HTTP {refusal.status}); try again"
+                    document = {"message": message}
+                    raise error_from_status(document, status=refusal.status, retry_after_seconds=None) from refusal
+            await self._environment.sleep(HANDSHAKE_PAUSE_SECONDS)
         if socket.protocol != protocol:
             await socket.close()
             raise ConnectionFailed(
@@ -285,8 +305,9 @@ class Transport:
             )
         return socket
 
-    async def _refusal(self, path: str, params: Params, status: int) -> ApiError | ConnectionFailed:
-        """Return the server's own error after it refused a WebSocket with this status.
+    async def _refusal(self, path: str, params: Params, status: int) -> ApiError | ConnectionFailed | None:
+        """Return the server's own error after it refused a WebSocket with this status; None if it failed for a reason
+        that it no longer tells.
 
         aiohttp drops the body of a refused handshake, so a plain request asks for it again.
         """
@@ -304,6 +325,8 @@ class Transport:
             )
         if status < HTTPStatus.BAD_REQUEST:
             return ConnectionFailed(f"the API server at {self.config.server} opened no WebSocket (HTTP {status})")
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return None
         return error_from_answer(status, b"", {})
 
     async def upgrade(self, path: str, *, headers: Mapping[str, str], end: JoinedEnd) -> Upgraded:
