@@ -135,15 +135,26 @@ def _target_of_environment(environment: Mapping[str, str], cluster: Path | None,
         return _from_environment(url, environment)
     if named := environment.get("KAJI_CONTEXT", ""):
         return _named_target(named, "$KAJI_CONTEXT", runtime_dir)
+    return _chosen_target(runtime_dir) or _only_target(runtime_dir)
+
+
+def _chosen_target(runtime_dir: Path | None) -> Target | None:
+    """Return the target that `kaji context use` or `kaji login` chose; None if nothing is chosen."""
     if (chosen := chosen_sign_in(runtime_dir)) is not None:
         return _of_sign_in(chosen)
     folder = chosen_folder(runtime_dir)
-    if folder is not None:
-        try:
-            return _in_folder(folder)
-        except Unavailable as error:
-            message = f"{error.message}, and `kaji context use` chose it"
-            raise Unavailable(message, hint=f"{error.hint}; or choose another: kaji context use NAME") from error
+    if folder is None:
+        return None
+    try:
+        return _in_folder(folder)
+    except Unavailable as error:
+        message = f"{error.message}, and `kaji context use` chose it"
+        raise Unavailable(message, hint=f"{error.hint}; or choose another: kaji context use NAME") from error
+
+
+def _only_target(runtime_dir: Path | None) -> Target:
+    """Return the only cluster that runs here, or else the only server at which the user is signed in. Raises errors
+    that say what to choose or to start."""
     found, stale = _local_clusters(runtime_dir)
     if len(found) > 1:
         names = ", ".join(f"{name} ({target.data})" for name, target in _by_name(found).items())
@@ -232,25 +243,36 @@ def contexts(environment: Mapping[str, str], cluster: Path | None, runtime_dir: 
     if folder is not None and all(target.data != folder for target in found):
         name = folder.name if folder.name not in known else str(folder)
         known[name] = Context(name, Target("", data=folder), runs=False)
-    taken, why = "", ""
-    by_folder = {context.target.data: name for name, context in known.items()}
-    if cluster is not None:
-        taken, why = _name_of(str(cluster), known, by_folder), "--cluster"
-    elif environment.get("KAJI_SERVER"):
-        taken, why = ENVIRONMENT, "$KAJI_SERVER"
-    elif environment.get("KAJI_CONTEXT"):
-        taken, why = _name_of(environment["KAJI_CONTEXT"], known, by_folder), "$KAJI_CONTEXT"
-    elif (chosen := chosen_sign_in(runtime_dir)) is not None:
-        taken, why = chosen.stem, "kaji context use"
-    elif folder is not None:
-        taken, why = by_folder[folder], "kaji context use"
-    elif not found and len(sign_ins) == 1:
-        taken, why = next(iter(sign_ins)), "no other runs"
-    elif len(found) == 1:
-        taken, why = by_folder[found[0].data], "no other runs"
+    only = next(iter(sign_ins)) if not found and len(sign_ins) == 1 else ""
+    if len(found) == 1:
+        only = next(name for name, context in known.items() if context.target.data == found[0].data)
+    taken, why = _name_in_use(environment, cluster, known, only, runtime_dir)
     if taken in known:
         known[taken] = replace(known[taken], target=_in_namespace(known[taken].target, environment), why=why)
     return [context for _, context in sorted(known.items())]
+
+
+def _name_in_use(
+    environment: Mapping[str, str],
+    cluster: Path | None,
+    known: Mapping[str, Context],
+    only: str,
+    runtime_dir: Path | None,
+) -> tuple[str, str]:
+    """Return the name of the context that commands use, and why; both are empty if none is chosen. `only` is the one
+    that is used without a choice."""
+    by_folder = {context.target.data: name for name, context in known.items()}
+    if cluster is not None:
+        return _name_of(str(cluster), known, by_folder), "--cluster"
+    if environment.get("KAJI_SERVER"):
+        return ENVIRONMENT, "$KAJI_SERVER"
+    if environment.get("KAJI_CONTEXT"):
+        return _name_of(environment["KAJI_CONTEXT"], known, by_folder), "$KAJI_CONTEXT"
+    if (chosen := chosen_sign_in(runtime_dir)) is not None:
+        return chosen.stem, "kaji context use"
+    if (folder := chosen_folder(runtime_dir)) is not None:
+        return by_folder[folder], "kaji context use"
+    return (only, "no other runs") if only else ("", "")
 
 
 def choose(name: str | None, runtime_dir: Path | None = None) -> None:

@@ -159,6 +159,20 @@ class Devices:
         self._used_changed.update(self._slices)
 
     def _note_claim(self, key: Key) -> None:
+        """Follow a change of a claim: note the nodes that have its devices, and the Pods that may use them."""
+        self._forget_claim(key)
+        claim = self._mirror.device_claims.get(key)
+        nodes = self._nodes_with(key, claim) if claim is not None else set()
+        if claim is None or not nodes:
+            return
+        self._claims[key], self._nodes_of_claim[key] = claim, nodes
+        for node in nodes:
+            self._claims_on.setdefault(node, set()).add(key)
+            self._used_changed.add(node)
+        for consumer in claim.status.reserved_for:
+            self._claims_of_pods.setdefault(consumer.uid, set()).add(key)
+
+    def _forget_claim(self, key: Key) -> None:
         before = self._claims.pop(key, None)
         if before is not None:
             for node in self._nodes_of_claim.pop(key):
@@ -169,26 +183,18 @@ class Devices:
                 keys.discard(key)
                 if not keys:
                     self._claims_of_pods.pop(consumer.uid, None)
-        claim = self._mirror.device_claims.get(key)
         for keys in self._early.values():  # few: slices are usually published long before the claims
             keys.discard(key)
-        if claim is None:
-            return
-        pools = {device[:2] for device in devices_of(claim) if self._is_driver(device[0])}
+
+    def _nodes_with(self, key: Key, claim: DeviceClaim) -> set[str]:
+        """Return the nodes that have the devices of a claim. Pools that are not published yet are remembered."""
         nodes = set()
-        for pool in pools:
+        for pool in {device[:2] for device in devices_of(claim) if self._is_driver(device[0])}:
             if pool in self._node_of_pool:
                 nodes.add(self._node_of_pool[pool])
             else:
                 self._early.setdefault(pool, set()).add(key)
-        if not nodes:
-            return
-        self._claims[key], self._nodes_of_claim[key] = claim, nodes
-        for node in nodes:
-            self._claims_on.setdefault(node, set()).add(key)
-            self._used_changed.add(node)
-        for consumer in claim.status.reserved_for:
-            self._claims_of_pods.setdefault(consumer.uid, set()).add(key)
+        return nodes
 
     # ------------------------------------------------------------------------------------------ reading
 

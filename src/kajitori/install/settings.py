@@ -355,11 +355,20 @@ def faults_of(settings: InstallSettings, unread: Collection[str] = ()) -> Iterat
     """Yield contradictions. No fault repeats a password. `unread` names sections that could not be read, and that
     `settings` has the defaults of: what depends on them is not known."""
     yield from _gateway_faults(settings, unread)
+    yield from _agent_faults(settings)
+    yield from _history_faults(settings)
+    yield from _sign_in_faults(settings)
+
+
+def _agent_faults(settings: InstallSettings) -> Iterator[Fault]:
     if settings.agents.metrics_secret is not None and not settings.encrypts:
         message = "a token would cross the network in plain text: agents have no certificate"
         hint = "leave out tls.certificates: none, or leave this out and let only Prometheus reach the port"
         yield Fault("agents.metricsSecret", message, settings.agents.metrics_secret, hint)
-    history, sign_in = settings.history, settings.sign_in
+
+
+def _history_faults(settings: InstallSettings) -> Iterator[Fault]:
+    history = settings.history
     for fault in history_faults(history.url or None, None):
         hint = "put it into the key `password` of a Secret, and name that as history.secret"
         yield Fault("history.url", fault.message, fault.value, fault.hint if fault.value else hint)
@@ -368,6 +377,10 @@ def faults_of(settings: InstallSettings, unread: Collection[str] = ()) -> Iterat
         yield Fault("history.url", "Pods have no folder that all of them share", history.url, hint)
     if history.secret is not None and not history.url:
         yield Fault("history.secret", "a password without a database", history.secret, "set history.url, too")
+
+
+def _sign_in_faults(settings: InstallSettings) -> Iterator[Fault]:
+    sign_in = settings.sign_in
     if not sign_in.issuer:
         programs = ("programsUrl", sign_in.programs_url)
         for name, value in (

@@ -82,10 +82,7 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     if status.phase.is_final:
         status = _with_end(status, members, now)
         if run.resumes <= status.resumes or run.stopped:
-            status = msgspec.structs.replace(status, members=_counts_after_end(status.members, members))
-            if run.sweep is not None and status.reason is not Reason.STATUS_DAMAGED:
-                return _until_removed(run, end_sweep(run, run.sweep, status, members), now)
-            return _until_removed(run, _tidy_step(run, status, members), now)
+            return _finished_step(run, status, members, now)
         status = _resumed(run, status, now)
         if run.sweep is not None:
             status = resume_sweep(status, members)
@@ -106,6 +103,14 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
         return over
     step = service_step(run, status, members, now) if run.type == "service" else batch_step(run, status, members, now)
     return _wake_for_time_limit(run, step)
+
+
+def _finished_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
+    """Return the step of a run that has ended and is not resumed: end members that are left, and wait for removal."""
+    status = msgspec.structs.replace(status, members=_counts_after_end(status.members, members))
+    if run.sweep is not None and status.reason is not Reason.STATUS_DAMAGED:
+        return _until_removed(run, end_sweep(run, run.sweep, status, members), now)
+    return _until_removed(run, _tidy_step(run, status, members), now)
 
 
 def _with_end(status: RunStatus, members: Sequence[Member], now: datetime) -> RunStatus:

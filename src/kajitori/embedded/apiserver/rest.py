@@ -268,19 +268,27 @@ class Rest:
                     raise StatusError.method_not_allowed()
                 made = self.account_tokens.issue(target.namespace, target.name, self._plain_body(call))
                 return _object_answer(call, encode_plain(made), 201)
-            case ("scale", "get"):
-                return _object_answer(call, await self._subresources.scale(target))
-            case ("scale", "update"):
-                options = parse_write(call.query, "UpdateOptions")
-                body = self._plain_body(call)
-                if why := scale_fault(body):
-                    raise StatusError.bad_request(why)
-                return _object_answer(
-                    call, await self._subresources.rescale(target, lambda _: body, call.caller, options)
-                )
-            case ("scale", "patch"):
+            case ("scale", _):
+                return await self._on_scale(verb, call)
+        raise StatusError.method_not_allowed()
+
+    async def _on_scale(self, verb: str, call: Call) -> Answer:
+        match verb:
+            case "get":
+                return _object_answer(call, await self._subresources.scale(call.target))
+            case "update":
+                return await self._update_scale(call)
+            case "patch":
                 return await self._patch_scale(call)
         raise StatusError.method_not_allowed()
+
+    async def _update_scale(self, call: Call) -> Answer:
+        options = parse_write(call.query, "UpdateOptions")
+        body = self._plain_body(call)
+        if why := scale_fault(body):
+            raise StatusError.bad_request(why)
+        value = await self._subresources.rescale(call.target, lambda _: body, call.caller, options)
+        return _object_answer(call, value)
 
     async def _patch_scale(self, call: Call) -> Answer:
         target = call.target
