@@ -24,24 +24,9 @@ def allocate(service: Object, others: Iterable[Object], before: Object | None = 
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
         return []
-    # A headless Service without a selector may use either family: its endpoints are written by hand.
-    free = spec.get("clusterIP") == "None" and not spec.get("selector")
-    policy = (before or {}).get("ipFamilyPolicy") or ("RequireDualStack" if free else "SingleStack")
-    policy = spec.setdefault("ipFamilyPolicy", policy)
-    if causes := cluster_address_faults(spec):
+    causes = _choose_families(spec, before or {})
+    if causes:
         return causes
-    families = spec.setdefault("ipFamilies", ["IPv4"])
-    if free and policy != "SingleStack" and len(families) == 1:
-        spec["ipFamilies"] = ["IPv4", "IPv6"] if families == ["IPv4"] else ["IPv6", "IPv4"]
-    elif not free:
-        if policy == "RequireDualStack":
-            detail = "this cluster is not configured for dual-stack services"
-            causes.append(invalid("spec.ipFamilyPolicy", policy, detail))
-        for index, family in enumerate(families):
-            if family != "IPv4":
-                causes.append(invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
-        if causes:
-            return causes
     taken_addresses: set[str] = set()
     taken_ports: set[int] = set()
     for other in others:
@@ -52,6 +37,28 @@ def allocate(service: Object, others: Iterable[Object], before: Object | None = 
         causes = _allocate_address(spec, taken_addresses)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         causes += _allocate_ports(spec, taken_ports)
+    return causes
+
+
+def _choose_families(spec: Object, before: Object) -> list[Cause]:
+    """Set the policy and the families of addresses, and return the faults of those that the Service asks for."""
+    # A headless Service without a selector may use either family: its endpoints are written by hand.
+    free = spec.get("clusterIP") == "None" and not spec.get("selector")
+    policy = before.get("ipFamilyPolicy") or ("RequireDualStack" if free else "SingleStack")
+    policy = spec.setdefault("ipFamilyPolicy", policy)
+    if causes := cluster_address_faults(spec):
+        return causes
+    families = spec.setdefault("ipFamilies", ["IPv4"])
+    if free:
+        if policy != "SingleStack" and len(families) == 1:
+            spec["ipFamilies"] = ["IPv4", "IPv6"] if families == ["IPv4"] else ["IPv6", "IPv4"]
+        return []
+    if policy == "RequireDualStack":
+        detail = "this cluster is not configured for dual-stack services"
+        causes.append(invalid("spec.ipFamilyPolicy", policy, detail))
+    for index, family in enumerate(families):
+        if family != "IPv4":
+            causes.append(invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
     return causes
 
 

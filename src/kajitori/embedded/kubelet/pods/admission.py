@@ -83,7 +83,6 @@ def _too_little(resource: str, requested: int, used: int, capacity: int) -> str:
 
 def unsupported(pod: Manifest, *, runs_images: bool = False) -> Iterable[str]:
     """Yield each field of the Pod that this node does not support. Most are unsupported only by plain processes."""
-    root = os.geteuid() == 0
     for volume in pod["spec"].get("volumes") or ():
         if kind_of(volume) not in SUPPORTED:
             yield f"volume {volume['name']!r} of kind {kind_of(volume)} (supported: {', '.join(SUPPORTED)})"
@@ -91,21 +90,26 @@ def unsupported(pod: Manifest, *, runs_images: bool = False) -> Iterable[str]:
         yield "spec.resourceClaims"
     for container in pods.all_containers(pod):
         where = f"container {container['name']!r}"
-        context = container.get("securityContext") or {}
         if container.get("volumeDevices"):
             yield f"{where}: volumeDevices"
-        if runs_images:
-            continue
-        if context.get("privileged"):
-            yield f"{where}: securityContext.privileged"
-        if (context.get("capabilities") or {}).get("add") and not root:
-            yield f"{where}: securityContext.capabilities.add (this kubelet is not root)"
-        uid, gid = identity(pod, container)
-        for field, wanted, own in (("runAsUser", uid, os.geteuid()), ("runAsGroup", gid, os.getegid())):
-            if wanted is not None and wanted != own and not root:
-                yield f"{where}: {field} {wanted} (this kubelet runs as {own} and is not root)"
-        if effective(pod, container, "runAsNonRoot") and (os.geteuid() if uid is None else uid) == 0:
-            yield f"{where}: runAsNonRoot, but it would run as root; give runAsUser"
+        if not runs_images:
+            yield from _unsupported_by_processes(pod, container, where)
+
+
+def _unsupported_by_processes(pod: Manifest, container: Manifest, where: str) -> Iterable[str]:
+    """Yield each field of a container's security context that a plain process cannot have."""
+    root = os.geteuid() == 0
+    context = container.get("securityContext") or {}
+    if context.get("privileged"):
+        yield f"{where}: securityContext.privileged"
+    if (context.get("capabilities") or {}).get("add") and not root:
+        yield f"{where}: securityContext.capabilities.add (this kubelet is not root)"
+    uid, gid = identity(pod, container)
+    for field, wanted, own in (("runAsUser", uid, os.geteuid()), ("runAsGroup", gid, os.getegid())):
+        if wanted is not None and wanted != own and not root:
+            yield f"{where}: {field} {wanted} (this kubelet runs as {own} and is not root)"
+    if effective(pod, container, "runAsNonRoot") and (os.geteuid() if uid is None else uid) == 0:
+        yield f"{where}: runAsNonRoot, but it would run as root; give runAsUser"
 
 
 def identity(pod: Manifest, container: Mapping[str, object]) -> tuple[int | None, int | None]:
