@@ -179,7 +179,8 @@ async def test_a_pull_checks_the_image_and_answers_in_chunks(http: aiohttp.Clien
     async with http.post("/images/create?fromImage=docker.io/library/redis&tag=7") as answer:
         assert answer.headers["Transfer-Encoding"] == "chunked"
         lines = [json.loads(line) for line in (await answer.text()).splitlines()]
-    assert lines[-1]["status"] == "Status: Image is up to date for docker.io/library/redis:7"
+    message = "docker.io/library/redis:7 may be used: each node pulls it when a container starts there"
+    assert lines == [{"status": message}], "it is not downloaded, so it is not called up to date"
     async with http.get("/images/redis:7/json") as answer:
         assert (await answer.json())["RepoTags"] == ["redis:7"]
 
@@ -221,6 +222,27 @@ async def test_a_container_that_exists_is_connected_with_a_network(
         assert answer.status == 200
     async with http.get("/containers/my_web/json") as answer:
         assert (await answer.json())["NetworkSettings"]["Networks"] == {}
+
+
+async def test_addresses_that_a_client_asks_for_in_a_network_are_refused(http: aiohttp.ClientSession) -> None:
+    """`docker network connect --ip` was answered as if it were obeyed; `docker run --ip` was refused."""
+    for field, value, option in (
+        ("IPAMConfig", {"IPv4Address": "10.1.1.1"}, "--ip"),
+        ("IPAMConfig", {"LinkLocalIPs": ["169.254.1.1"]}, "--link-local-ip"),
+        ("MacAddress", "02:42:ac:11:00:02", "--mac-address"),
+        ("Links", ["db:alias"], "--link"),
+    ):
+        given = {"Container": "my_web", "EndpointConfig": {field: value}}
+        async with http.post("/networks/bridge/connect", json=given) as answer:
+            assert (answer.status, (await answer.json())["message"].partition(":")[0]) == (400, option)
+    ranges = {"Name": "shop", "IPAM": {"Config": [{"Subnet": "10.1.0.0/16"}]}}
+    async with http.post("/networks/create", json=ranges) as answer:
+        assert "--subnet, --gateway, --ip-range and --ipv6 change nothing" in (await answer.json())["Warning"]
+    async with http.post("/networks/create", json={"Name": "mine", "Driver": "host"}) as answer:
+        assert (answer.status, (await answer.json())["message"]) == (
+            403,
+            'only one instance of "host" network is allowed',
+        )
 
 
 async def test_a_container_in_internal_networks_has_a_way_out_only_by_another_one(
@@ -285,7 +307,7 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
         ("DELETE", "/containers/my_web.0?force=1", 409, "my_web.0 is one member of my_web"),
         ("POST", "/containers/my_web/update", 400, "resources of a run are fixed"),
         ("POST", "/networks/create", 400, "needs a name"),
-        ("POST", "/containers/my_web/pause", 400, "would keep its GPUs"),
+        ("POST", "/containers/my_web/pause", 400, "would keep its cores"),
         ("POST", "/containers/my_web/kill?signal=NOPE", 400, "invalid signal: NOPE"),
         ("DELETE", "/containers/my_web", 409, "stop the container before removing or force remove"),
         ("GET", "/containers/my_web/export", 400, "docker cp my_web:/PATH ."),

@@ -281,8 +281,9 @@ async def update(request: web.Request) -> web.Response:
 @routes.post("/containers/{id}/unpause")
 async def pause(request: web.Request) -> web.Response:
     container = await container_of(request)
-    hint = f"to free the GPUs: docker stop {container.name}, and docker start {container.name} to go on"
-    raise InvalidInput.one("pause", "a gang that is frozen would keep its GPUs without using them", hint=hint)
+    hint = f"to free them: docker stop {container.name}, and docker start {container.name} to begin again"
+    message = "a frozen container would keep its cores, memory and GPUs without using them"
+    raise InvalidInput.one("pause", message, hint=hint)
 
 
 async def _stop(engine: Engine, container: Container, grace: str | None) -> Container:

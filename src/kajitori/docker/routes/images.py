@@ -29,10 +29,7 @@ async def pull(request: web.Request) -> web.StreamResponse:
     engine = engine_of(request)
     await _check(engine, image)
     engine.checked_images[familiar_name(image)] = None
-    lines = [
-        {"status": f"{image} may be used: each node pulls it when a container starts there"},
-        {"status": f"Status: Image is up to date for {image}"},
-    ]
+    lines = [{"status": f"{image} may be used: each node pulls it when a container starts there"}]
     response = web.StreamResponse(headers={"Content-Type": "application/json"})  # docker-py reads chunks only
     await response.prepare(request)
     for line in lines:

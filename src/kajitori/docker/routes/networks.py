@@ -12,7 +12,7 @@ from kajitori.docker.engine import Engine, engine_of, json_answer, json_object
 from kajitori.docker.platform import run_path
 from kajitori.docker.translation.bodies import JoiningBody, NetworkBody
 from kajitori.docker.translation.container import BUILT_IN_NETWORKS, NO_TIME, Container, network_id
-from kajitori.docker.translation.creation import marked_internal, network_uses
+from kajitori.docker.translation.creation import check_endpoint, marked_internal, network_uses
 from kajitori.docker.translation.filters import Filters, has_labels, parse_filters
 from kajitori.docker.translation.request import Creation
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
@@ -38,13 +38,18 @@ async def create_network(request: web.Request) -> web.Response:
         raise InvalidInput.one("Name", "a network needs a name")
     if name in await _networks(engine):
         raise AlreadyExists(f"network with name {name} already exists")
-    given = {"Labels": body.get("Labels") or {}, "Driver": body.get("Driver") or "bridge"}
+    driver = body.get("Driver") or "bridge"
+    if driver in ("host", "null"):
+        raise Forbidden(f'only one instance of "{driver}" network is allowed')
+    given = {"Labels": body.get("Labels") or {}, "Driver": driver}
     engine.networks[name] = _network(name) | given | {"Internal": bool(body.get("Internal"))}
     warning = "containers in it find each other by name; it restricts no connections"
     if body.get("Internal"):
         warning = (
             "containers that are in no other network connect within the namespace only, if the cluster enforces it"
         )
+    if (body.get("IPAM") or {}).get("Config") or body.get("EnableIPv6"):
+        warning += "; --subnet, --gateway, --ip-range and --ipv6 change nothing: the cluster assigns addresses"
     return json_answer({"Id": _network(name)["Id"], "Warning": warning}, status=201)
 
 
@@ -99,11 +104,15 @@ async def connect(request: web.Request) -> web.Response:
     """Connect a container that exists. Others find it by its names there at once; its own program finds names of the
     network after its next start, since a Pod's search domains are fixed."""
     engine, name, container, body = await _joining(request)
-    aliases = list((body.get("EndpointConfig") or {}).get("Aliases") or ())
+    endpoint, made = body.get("EndpointConfig") or {}, Creation(container.name)
+    check_endpoint(made, endpoint)
+    if made.faults:
+        raise InvalidInput(made.faults)
+    aliases = list(endpoint.get("Aliases") or ())
     networks = engine.networks_of(container)
     if name in networks:
         raise Forbidden(f"endpoint with name {container.name} already exists in network {name}")
-    joined = network_uses(Creation(container.name), {name: aliases})
+    joined = network_uses(made, {name: aliases})
     await _put(engine, container, name, networks | {name: aliases}, joined)
     return web.Response(status=200)
 

@@ -32,6 +32,7 @@ class Addresses(Body):
 
     ipv4_address: str | None = Field(default=None, alias="IPv4Address")
     ipv6_address: str | None = Field(default=None, alias="IPv6Address")
+    link_local_ips: list[str] | None = Field(default=None, alias="LinkLocalIPs")
 
 
 class Endpoint(Body):
@@ -168,12 +169,20 @@ class ExecStartBody(Body):
     tty: bool | None = None
 
 
+class AddressRanges(Body):
+    """The address ranges that a client wants for a network."""
+
+    config: list[dict[str, Any]] | None = None
+
+
 class NetworkBody(Body):
     """The body of `POST /networks/create`."""
 
     name: str | None = None
     driver: str | None = None
     internal: bool | None = None
+    ipam: AddressRanges | None = Field(default=None, alias="IPAM")
+    enable_ipv6: bool | None = Field(default=None, alias="EnableIPv6")
     labels: dict[str, str] | None = None
 
 

@@ -363,17 +363,22 @@ def _network(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any], n
         made.spec["hostNetwork"] = True
     elif mode.startswith("container:"):
         made.complain("--network", "runs do not share a network", "reach the other run by its name", value=mode)
-    endpoints = [one or {} for one in (networking.get("EndpointsConfig") or {}).values()]
-    for endpoint in endpoints:
-        addresses = endpoint.get("IPAMConfig") or {}
-        for option, value in (
-            ("--ip", addresses.get("IPv4Address")),
-            ("--ip6", addresses.get("IPv6Address")),
-            ("--mac-address", endpoint.get("MacAddress")),
-            ("--link", ", ".join(endpoint.get("Links") or ())),
-        ):
-            if value:
-                refuse(made, option, str(value))
+    for endpoint in (networking.get("EndpointsConfig") or {}).values():
+        check_endpoint(made, endpoint or {})
+
+
+def check_endpoint(made: Creation, endpoint: Mapping[str, Any]) -> None:
+    """Refuse what a client asks of a container's place in a network, and the cluster decides."""
+    addresses = endpoint.get("IPAMConfig") or {}
+    for option, value in (
+        ("--ip", addresses.get("IPv4Address")),
+        ("--ip6", addresses.get("IPv6Address")),
+        ("--link-local-ip", ", ".join(addresses.get("LinkLocalIPs") or ())),
+        ("--mac-address", endpoint.get("MacAddress")),
+        ("--link", ", ".join(endpoint.get("Links") or ())),
+    ):
+        if value:
+            refuse(made, option, str(value))
 
 
 def put_networks(made: Creation, networks: Mapping[str, Sequence[str]], internal: Collection[str] = ()) -> None:
