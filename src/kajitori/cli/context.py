@@ -69,6 +69,8 @@ class Cli:
     runtime_dir: Path | None = None
     state_dir: Path | None = None
     now: Callable[[], datetime] = _now
+    ticks: Callable[[], float] = time.monotonic
+    """Seconds of a clock that is never set."""
     sleep: Callable[[float], None] = time.sleep
     second_interrupt_seconds: float = 2.0
     """Time within which a second Ctrl-C stops the followed run."""
@@ -117,6 +119,7 @@ class Cli:
             debug=say if self.debug else None,
             sleep=self.sleep,
             now=self.now,
+            ticks=self.ticks,
             notices=self.notices,
         )
 

@@ -69,20 +69,20 @@ class Patience:
         self._api = api
         self._outage = outage
         self._failures = 0
-        self._since: datetime | None = None
+        self._since: float | None = None
 
     def failed(self, error: Unavailable) -> None:
         """Wait before the next attempt. Raises `error` if the outage has lasted too long."""
-        now = self._api.now()
-        self._since = self._since or now
+        now = self._api.ticks()
+        self._since = now if self._since is None else self._since
         self._failures += 1
-        until = self._since + timedelta(seconds=GIVE_UP_SECONDS)
-        if now >= until:
+        left_seconds = self._since + GIVE_UP_SECONDS - now
+        if left_seconds <= 0:
             raise error
-        if self._outage is not None and (now - self._since).total_seconds() >= TOLD_AFTER_SECONDS:
-            self._outage.begins(error.message, until)
+        if self._outage is not None and now - self._since >= TOLD_AFTER_SECONDS:
+            self._outage.begins(error.message, self._api.now() + timedelta(seconds=left_seconds))
         pause = backoff_seconds(self._failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        self._api.sleep(min(pause, (until - now).total_seconds()))
+        self._api.sleep(min(pause, left_seconds))
 
     def answered(self) -> None:
         """Report that the server is back. The request itself may still fail."""

@@ -106,14 +106,17 @@ class Api:
         debug: Callable[[str], None] | None = None,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        ticks: Callable[[], float] = time.monotonic,
         notices: Notices | None = None,
     ) -> None:
-        """`debug` receives a line for each request and answer. `sleep` and `now` are replaced in tests."""
+        """`debug` receives a line for each request and answer. `ticks` returns seconds of a clock that is never set;
+        `sleep`, `now` and `ticks` are replaced in tests."""
         self.target = target
         self._notices = notices
         self._debug = debug
         self.sleep = sleep
         self.now = now
+        self.ticks = ticks
         self._transport = transport or HttpTransport(target.url, use_proxies=not target.is_local, tls=target.tls)
         self._headers = _headers(target)
 

@@ -220,6 +220,7 @@ def cli_of(api: FakeWebApi, environment: Mapping[str, str] | None = None, **more
         transport=api,
         target=Target(more.pop("url", URL), TOKEN, more.pop("namespace", "vision")),
         now=lambda: NOW + timedelta(seconds=sum(api.naps)),
+        ticks=lambda: sum(api.naps),
         sleep=api.naps.append,
         settle_seconds=more.pop("settle_seconds", 0),
         **more,

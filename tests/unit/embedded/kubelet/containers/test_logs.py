@@ -226,6 +226,25 @@ async def test_timestamps_grow_even_if_the_clock_is_set_back(path: Path, monkeyp
     assert [line.split()[0][17:] for line in stamped] == ["02.000000000Z", "02.000000001Z", "03.000000000Z"]
 
 
+async def test_rotated_files_are_in_order_if_the_clock_jumps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three hours ahead and back: `since` and the last lines leave out nothing that was written later."""
+    seconds = [1000.0]
+    monkeypatch.setattr(time, "time_ns", lambda: int(seconds[0] * 1e9))
+    writer = LogWriter(str(path), max_bytes=600, max_files=100)
+    for number in range(60):
+        if number % 20 == 0:
+            seconds[0] += (0, 10_800, -10_800)[number // 20]
+        seconds[0] += 1
+        writer.write("stdout", lines(number, number + 1))
+    assert len(list(path.parent.glob(f"{path.name}*"))) > 4
+    stamped = (await whole(path, timestamps=True)).splitlines(keepends=True)
+    assert b"".join(entry.partition(b" ")[2] for entry in stamped) == lines(0, 60)
+    for number in (5, 25, 45, 59):
+        since = stamped[number][:30].decode()
+        assert await whole(path, timestamps=True, since=since) == b"".join(stamped[number:])
+    assert await whole(path, tail_lines=30) == lines(30, 60)
+
+
 written = st.lists(st.tuples(st.binary(max_size=60), st.booleans(), st.integers(0, 3)), max_size=40)
 
 
