@@ -25,10 +25,9 @@ from kajitori.controllers.removal import Removal
 from kajitori.controllers.runs.attempts import (
     delete_member,
     delete_members,
-    hold_member,
+    hold_and_release,
     lacks_metadata,
     reference_to,
-    release_member,
     restore_metadata,
 )
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE
@@ -268,6 +267,7 @@ class Reconciler:
         actions = await self._keep_logs(run, admitted, step.actions, members)
 
         # 4. Carry out the actions.
+        await hold_and_release(self._client, run.metadata.namespace, actions)
         for action in actions:
             await self._act(key, run, admitted, step.status, action, version)
         if not admitted.life.deleting:
@@ -319,10 +319,8 @@ class Reconciler:
                 await delete_members(self._client, self._mirror, reference_to(run), action)
             case gang.DeleteMember():
                 await delete_member(self._client, run, action)
-            case gang.HoldMember():
-                await hold_member(self._client, run.metadata.namespace, action)
-            case gang.ReleaseMember():
-                await release_member(self._client, run.metadata.namespace, action)
+            case gang.HoldMember() | gang.ReleaseMember():
+                pass  # `hold_and_release` has done it
             case gang.Release():
                 await self._removal.release(key, run, status, version)
             case gang.Remove():

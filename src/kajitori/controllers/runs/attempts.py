@@ -25,7 +25,7 @@ from kajitori.core.admission.refused_pods import (
     name_limit_ranges,
     reason_of_refusal,
 )
-from kajitori.core.gang import DeleteMember, DeleteMembers, HoldMember, ReleaseMember, node_by_rank
+from kajitori.core.gang import Action, DeleteMember, DeleteMembers, HoldMember, ReleaseMember, node_by_rank
 from kajitori.core.naming import first_step, names
 from kajitori.core.pods import manifests
 from kajitori.core.pods.networks import has_own_service
@@ -363,13 +363,20 @@ async def restore_metadata(client: KubeClient, run: RunObject, pod: Pod) -> None
     await client.patch(PODS, meta.name, {"metadata": patch}, meta.namespace)
 
 
-async def hold_member(client: KubeClient, namespace: str, action: HoldMember) -> None:
-    """Put the finalizer on a Pod that keeps it until its exit code was read. Without it, the code may stay unknown."""
+async def hold_and_release(client: KubeClient, namespace: str, actions: Iterable[Action]) -> None:
+    """Carry out the actions among these that hold or release Pods, all at the same time."""
+    holds = [_hold_member(client, namespace, action) for action in actions if isinstance(action, HoldMember)]
+    releases = [release_member(client, namespace, action) for action in actions if isinstance(action, ReleaseMember)]
+    await _all_of((*holds, *releases))
+
+
+async def _hold_member(client: KubeClient, namespace: str, action: HoldMember) -> None:
+    """Put the finalizer on a Pod that keeps it until its log is kept, and the exit code of rank 0 was read."""
     patch = {"metadata": {"uid": action.uid, "finalizers": [names.FINALIZER_EXIT_CODE]}}
     try:
         await client.patch(PODS, action.pod, patch, namespace, kind=PatchKind.STRATEGIC)
     except (NotFound, Conflict, Forbidden, InvalidInput) as error:  # for example: it is being deleted already
-        log.info("Pod %s/%s is not kept for its exit code: %s", namespace, action.pod, error.message)
+        log.info("Pod %s/%s is not kept for its log and exit code: %s", namespace, action.pod, error.message)
 
 
 async def release_member(client: KubeClient, namespace: str, action: ReleaseMember) -> None:

@@ -117,6 +117,7 @@ def _resolve_limits(spec: RunSpec, policy: Policy, resolved: Resolved) -> Limits
         time_limit_seconds=resolved.time_limit_seconds,
         start_pause_seconds=start.pause_seconds,
         start_pause_max_seconds=max(start.longest_pause_seconds, start.pause_seconds),
+        held_members=max(1, policy.logs.members),
         restarts_stuck=(spec.on_stuck or policy.stuck.action) == "restart" and resolved.restarts > 0,
         stop_grace_seconds=spec.stop_grace_seconds,
         remove_created_after_seconds=own,

@@ -240,9 +240,9 @@ def _stop_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         )
     status = with_reason(status, Reason.STOPPING, describe_stopping(run, alive))
     deletions = stop_members(alive, run.limits.last_grace_seconds)
-    holds: tuple[HoldMember, ...] = ()
-    if first is not None and first.state is MemberState.RUNNING and not (first.terminating or first.kept_for_exit_code):
-        holds = (HoldMember(first.pod, first.uid),)
+    running = (member for member in alive if member.state is MemberState.RUNNING and not member.terminating)
+    kept = sorted(running, key=lambda member: member.rank)[: run.limits.held_members]
+    holds = (HoldMember(member.pod, member.uid) for member in kept if not member.kept_for_exit_code)
     return Step(count_members(run, status, members), (*holds, *deletions))
 
 

@@ -48,7 +48,7 @@ class Member:
     held: bool = False
     """Another controller's finalizer keeps the Pod."""
     kept_for_exit_code: bool = False
-    """Our own finalizer keeps the Pod until its exit code is in the run's status."""
+    """Our own finalizer keeps the Pod until its exit code is in the run's status, and its log is kept."""
     grace_seconds: int | None = None
     """Seconds between SIGTERM and SIGKILL once the Pod is terminating; None if unknown."""
     node_ready: bool = True
@@ -95,6 +95,9 @@ class Limits:
     start_pause_max_seconds: int = 600
     stop_grace_seconds: int | None = None
     """Grace used instead of `grace_seconds` when the run is stopped or deleted."""
+    held_members: int = 1
+    """Number of running members, from the lowest rank, with Pods that stay after a stop until their logs are kept. The
+    Pod of rank 0 stays for its exit code as well."""
     restarts_stuck: bool = False
     """Whether the gang is restarted once it is stuck."""
     remove_after_seconds: int | None = None
@@ -249,7 +252,7 @@ class DeleteMember:
 
 @dataclass(frozen=True, slots=True)
 class HoldMember:
-    """Put our finalizer on a Pod that is about to be deleted, so that its exit code can be read after its end."""
+    """Put our finalizer on a Pod that is about to be deleted, so that its log and exit code can be read afterwards."""
 
     pod: str
     uid: str
@@ -257,7 +260,8 @@ class HoldMember:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMember:
-    """Remove our finalizer from a Pod: its exit code is in the run's status, or no longer of interest."""
+    """Remove our finalizer from a Pod: its exit code is in the run's status, and its log is kept, or neither is of
+    interest any more."""
 
     pod: str
     uid: str

@@ -135,6 +135,15 @@ def test_a_run_is_stopped_once_no_member_runs() -> None:
     assert step(subject).status.phase is Phase.STOPPED
 
 
+def test_the_pods_of_a_stopped_run_stay_for_their_logs() -> None:
+    """Of as many members as policy keeps logs. A controller that begins to lead after they have ended can read them."""
+    subject = replace(run(), stopped=True, limits=Limits(held_members=2))
+    answer = step(subject, member(2), member(1), member(0, SUCCEEDED), member(3))
+    assert [action.pod for action in answer.actions if isinstance(action, HoldMember)] == ["bert-1-1", "bert-1-2"]
+    held = [replace(each, kept_for_exit_code=True) for each in (member(1), member(2))]
+    assert kinds(step(subject, *held, member(3, terminating=True))) == [DeleteMembers]
+
+
 @pytest.mark.parametrize(
     ("ended", "code", "message"),
     [
