@@ -176,7 +176,13 @@ class Engine:
 
     async def _start(self, container: Container) -> None:
         """Start a container as `start` does, which answers the client."""
-        await self.ports.open(container)
+        try:
+            await self.ports.open(container)
+        except KajitoriError:
+            if container.is_removed_at_end:  # the client of `docker run --rm` waits until it is gone
+                with suppress(KajitoriError):
+                    await self.platform.delete(container, at_once=True)
+            raise
         try:
             container = await self.platform.start(container)
         except BaseException:

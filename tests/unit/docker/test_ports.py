@@ -9,6 +9,7 @@ import pytest
 from tests.unit.docker.test_containers import container
 
 from kajitori.client.target import Target
+from kajitori.docker.engine import Engine
 from kajitori.docker.platform import Platform
 from kajitori.docker.ports import LOOPBACK, PublishedPorts
 from kajitori.docker.translation.container import Container
@@ -31,6 +32,29 @@ async def test_the_first_free_port_of_a_range_is_opened() -> None:
         ports.close_all()
         with pytest.raises(Unavailable, match=f"{LOOPBACK}:{first} can't be opened here: "):
             await ports.open(publishing(str(first)))
+
+
+class Deleting(Platform):
+    """A server that remembers which runs were deleted."""
+
+    def __init__(self) -> None:
+        super().__init__(Target("http://127.0.0.1:1"))
+        self.deleted: list[tuple[str, bool]] = []
+
+    async def delete(self, container: Container, *, at_once: bool, checkpoint: bool = False) -> None:
+        self.deleted.append((container.name, at_once))
+
+
+@pytest.mark.parametrize("removes", [True, False])
+async def test_a_container_with_rm_whose_port_is_taken_is_removed(removes: bool) -> None:
+    """As Docker's daemon does. Its client waits for that, so `docker run --rm -p` did not end."""
+    platform = Deleting()
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        ports = {"80/tcp": [{"HostPort": str(taken.getsockname()[1])}]}
+        web = container("Stopped", notes={"HostConfig": {"PortBindings": ports, "AutoRemove": removes}})
+        with pytest.raises(Unavailable, match="can't be opened here"):
+            await Engine(platform).start(web)
+    assert platform.deleted == ([(web.name, True)] if removes else [])
 
 
 class OneMember(Platform):
