@@ -444,7 +444,8 @@ class PodWorker:
         answer = await self._reporter.report(self.pod, status)
         if answer is None:
             return False
-        if pods.uid(answer) == self.uid:
+        # If the watch was faster, its copy stays: the watch keeps that one in any case.
+        if pods.uid(answer) == self.uid and pods.version_number(answer) > pods.version_number(self.pod):
             self._take(answer)
         return True
 

@@ -44,6 +44,27 @@ async def test_an_ended_pod_holds_one_version_of_its_manifest(machine: Machine) 
     assert slot.probes is None
 
 
+async def test_a_watch_that_is_faster_than_the_answer_wins(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have the same version of the Pod. The watch holds its own one, so an ended Pod would be held twice."""
+    patch, answers = machine.cluster.patch, list[Object]()
+
+    async def slow_patch(resource: Resource, name: str, *args: Any, **more: Any) -> Object:
+        answer = await patch(resource, name, *args, **more)
+        if resource is resources.PODS:
+            answers.append(answer)
+            (worker,) = machine.kubelet.workers.values()
+            version = answer["metadata"]["resourceVersion"]
+            await until(lambda: worker.pod["metadata"]["resourceVersion"] == version)
+        return answer
+
+    monkeypatch.setattr(machine.cluster, "patch", slow_patch)
+    await machine.cluster.submit("p", *sh("exit 0"))
+    await machine.phase("p", "Succeeded")
+    (worker,) = machine.kubelet.workers.values()
+    await until(lambda: worker.record.pod is worker.pod)
+    assert answers and not [answer for answer in answers if answer is worker.pod]
+
+
 async def test_running_and_ready(machine: Machine) -> None:
     await machine.cluster.submit("p", *sh("sleep 1000"))
     status = await machine.phase("p", "Running")
