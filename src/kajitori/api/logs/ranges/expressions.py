@@ -39,6 +39,13 @@ class Expression:
             message = f"is too large an expression: {steps:,} steps, and at most {MOST_STEPS:,} are allowed"
             raise InvalidInput.one("text", message, hint="repeat less: {0,100} counts a hundred times")
 
+    @classmethod
+    def of_text(cls, text: str, *, ignores_case: bool) -> Expression:
+        """Return the expression of a plain text."""
+        import re2
+
+        return cls(re2.escape(text), ignores_case=ignores_case)
+
     def lines(self, block: bytes) -> Iterator[tuple[int, int]]:
         """Yield begin and end of each line of a block that matches behind its stamp."""
         text = b"\n".join(line[STAMP_BYTES:] for line in block.split(b"\n"))

@@ -84,7 +84,7 @@ class SearchParameters(Parameters):
     attempt: int | None = Field(default=None, ge=1, le=10**9)
     """The attempt. Default: of each member the newest with a log."""
     ignore_case: bool = False
-    """Take upper and lower case as the same; without `regex`, of the letters A to Z alone."""
+    """Take upper and lower case as the same."""
     since: str = Field(default="", max_length=64)
     """Only lines younger than this duration (`10m`), or written since this time (RFC 3339)."""
     until: str = Field(default="", max_length=64)
@@ -186,7 +186,7 @@ async def search_logs(
     now = api.now()
     wanted = SearchQuery(
         text=query.text.encode(errors="surrogatepass"),
-        expression=Expression(query.text, ignores_case=query.ignore_case) if query.regex and query.text else None,
+        expression=_expression_of(query),
         ignores_case=query.ignore_case,
         since=stamp_of(read_since(query.since, now)) if query.since else b"",
         until=stamp_of(read_since(query.until, now, "until")) if query.until else b"",
@@ -198,6 +198,16 @@ async def search_logs(
     return api.streams.stream(
         _search_results(api, logs, wanted, brief=query.brief), kind="log searches", media_type=NDJSON
     )
+
+
+def _expression_of(query: SearchParameters) -> Expression | None:
+    """Return the expression of a search; also that of a plain text if its case does not matter and it has other letters
+    than A to Z, which bytes alone do not tell apart. None for all other texts."""
+    if query.regex and query.text:
+        return Expression(query.text, ignores_case=query.ignore_case)
+    if query.ignore_case and not query.text.isascii() and query.text.isprintable():
+        return Expression.of_text(query.text, ignores_case=True)
+    return None
 
 
 async def find_logs(

@@ -32,7 +32,7 @@ class SearchQuery:
     expression: Expression | None = None
     """Instead of the text: lines that this expression matches."""
     ignores_case: bool = False
-    """Whether upper and lower case of ASCII letters are the same."""
+    """Whether upper and lower case are the same; of a text, those of ASCII letters."""
     since: bytes = b""
     """Only lines of this time or later; empty: no bound."""
     until: bytes = b""

@@ -52,7 +52,7 @@ _OPTIONS = {
 @click.option("--until", metavar="TIME", help="Older than 10m, or than 2026-11-21T10:00:00Z.")
 @click.option("--grep", "text", metavar="TEXT", help="Only lines that contain TEXT; the server searches.")
 @click.option("-E", "--regex", "is_regex", is_flag=True, help="With --grep: TEXT is a regular expression (RE2).")
-@click.option("-i", "--ignore-case", is_flag=True, help="With --grep: a to z and A to Z are the same.")
+@click.option("-i", "--ignore-case", is_flag=True, help="With --grep: upper and lower case are the same.")
 @click.option("-t", "--timestamps", is_flag=True, help="Show the time of each line.")
 @ranks_option("These members only, such as 3 or 0-3,7.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="The Nth attempt only; default: the latest.")

@@ -38,6 +38,12 @@ def test_upper_and_lower_case_may_be_the_same() -> None:
     assert found(Expression("loss=inf|GRÖSSE|GRÖßE", ignores_case=True)) == ["LOSS=INF", "größe 7"]
 
 
+def test_a_plain_text_has_no_signs_of_an_expression() -> None:
+    """Its case may not matter, of any letters."""
+    assert found(Expression.of_text("GRÖßE", ignores_case=True)) == ["größe 7"]
+    assert not found(Expression.of_text("GR..E", ignores_case=True))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

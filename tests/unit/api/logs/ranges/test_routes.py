@@ -100,6 +100,14 @@ async def test_a_search_names_lines_that_a_window_shows(world: World, run: KeptL
     assert texts(around) == [f"{word} {second}" for second in (18, 19, 20, 21)]
 
 
+async def test_a_search_ignores_the_case_of_all_letters(world: World, run: KeptLogs) -> None:
+    """And takes a dot for a dot."""
+    world.kubernetes.logs["team", "bert-2-0"].print(at(40, "эпоха 3.5: обучение идёт"))
+    for text, lines in (("ОБУЧЕНИЕ ИДЁТ", 1), ("Эпоха 3.5", 1), ("ЭПОХА 3.6", 0), ("эпоха 3 5", 0)):
+        *_, state = await search(world, text=text, ignoreCase="true", attempt=2)
+        assert (state["matches"], state["done"]) == (lines, True), text
+
+
 async def test_a_search_by_an_expression_is_refused_if_it_is_none(world: World, run: KeptLogs) -> None:
     """In the words of its syntax."""
     *found, state = await search(world, text="^LINE 2$", regex="true", ignoreCase="true", attempt=2)
