@@ -47,6 +47,7 @@ def command(
     from kajitori.cli.printing.output import print_document
     from kajitori.cli.terminal import json_text
     from kajitori.client.lookup import find_run
+    from kajitori.client.views import is_final
     from kajitori.client.web_api import run_path
 
     once = no_stream or (run is None and output is not None)
@@ -65,6 +66,10 @@ def command(
                 time.sleep(5.0)
         view = find_run(api, run, namespace)
         wanted: dict[str, Any] = {"rank": list(ranks) or None, "limit": limit}
+        over = f"{view['name']} has ended; the past: kaji metrics {view['name']}"
+        if once and is_final(view) and output is None:
+            say(over)
+            return
         if once:
             answer = api.get(run_path(view, "/stats"), wanted)
             if output is not None:
@@ -85,7 +90,7 @@ def command(
             else:
                 _clear(cli, once)
                 _print_ranks(cli, answer)
-        say(f"{view['name']} has ended; the past: kaji metrics {view['name']}")
+        say(over)
 
 
 def _clear(cli: Cli, once: bool) -> None:

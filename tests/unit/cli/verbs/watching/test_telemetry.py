@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, ndjson, printed
+from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, ndjson, printed, view
 
 from kajitori.cli.words.telemetry import value_words
 
@@ -35,6 +35,17 @@ def test_stats_have_a_row_for_each_rank() -> None:
     assert printed(result.stderr) == [
         "1 rows are means of the last minute: their nodes did not answer, or were not asked."
     ]
+
+
+@pytest.mark.parametrize("options", [("--no-stream",), ()])
+def test_stats_of_a_run_that_has_ended_say_so(options: tuple[str, ...]) -> None:
+    """With --no-stream they said that no member reports yet."""
+    api = FakeWebApi([view("bert", "Failed")])
+    api.answers["GET /v1/runs/vision/bert/stats"] = {"ranks": [], "total": 0}
+    api.answers["GET /v1/runs/vision/bert/stats/watch"] = []
+    done = invoke(api, "stats", *options, "bert")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "bert has ended; the past: kaji metrics bert\n"
 
 
 def test_stats_stream_until_the_run_ends() -> None:
