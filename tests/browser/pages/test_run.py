@@ -303,7 +303,7 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
 def test_a_person_works_inside_a_member(cluster: KajiUp, page: Page) -> None:
     """A terminal opens as soon as the member runs. The end of the shell is told, and another one can be opened, also by
     the keyboard: the terminal, which takes all keys, gives up the focus. Beside it are the processes of the member,
-    which get signals, and its files, which come and go."""
+    which get signals, as all members do, and its files, which come and go."""
     run(cluster, "shell", "sleep", "1000")
     open_address(page, "/runs/default/shell?tab=terminal&rank=1")
     screen = page.locator(".xterm-rows")
@@ -325,6 +325,7 @@ def test_a_person_works_inside_a_member(cluster: KajiUp, page: Page) -> None:
     page.get_by_role("option", name="CONT").click()
     page.get_by_role("button", name="Send CONT").click()
     page.get_by_text(re.compile(r"^Process \d+ got CONT\.$")).wait_for()
+    signal_all_members(page)
     open_address(page, f"/runs/default/shell?tab=files&inside=1&path={quote(str(cluster.home))}")
     for answer in ("1 file arrived.", "is there already."):
         chosen = {"name": "学.txt", "mimeType": "text/plain", "buffer": b"weights"}
@@ -334,6 +335,24 @@ def test_a_person_works_inside_a_member(cluster: KajiUp, page: Page) -> None:
     with page.expect_download() as download:
         page.get_by_role("link", name="学.txt").click()
     assert Path(download.value.path()).read_text() == "weights"
+
+
+def signal_all_members(page: Page) -> None:
+    """Only signals with which the run goes on are offered, as `kaji kill -s` sends them."""
+    page.get_by_role("button", name="Signal all members").click()
+    dialog = page.get_by_role("dialog", name="Send a signal to the programs of shell")
+    dialog.get_by_label("Ranks").fill("1-x")
+    dialog.get_by_role("button", name="Send USR1").click()
+    dialog.get_by_text("write ranks as 3, 0-3 or 0-3,7").wait_for()
+    dialog.get_by_label("Ranks").fill("")
+    dialog.get_by_role("combobox", name="Signal").click()
+    assert not page.get_by_role("option", name="TERM").count()
+    page.get_by_role("option", name="CONT").click()
+    dialog.get_by_text("kaji kill -N default -s CONT shell", exact=True).wait_for()
+    assert_accessible(page, "[role=dialog]")
+    dialog.get_by_role("button", name="Send CONT").click()
+    dialog.get_by_role("status").get_by_text("The programs of 2 members got CONT.").wait_for()
+    dialog.get_by_role("button", name="Close").click()
 
 
 def test_files_of_an_ended_runs_checkpoint_are_downloaded(cluster: KajiUp, page: Page) -> None:

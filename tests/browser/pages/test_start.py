@@ -67,6 +67,34 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page, tmp_path: Path) -> No
     assert page.get_by_label("Variables").input_value() == "GREETING=good day"
 
 
+def test_a_refused_start_leads_to_the_field_with_the_fault(page: Page) -> None:
+    """Also on a telephone, where the field is far above the button. A command with open quotes is not sent: it would
+    be one word."""
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.get_by_role("link", name="Start", exact=True).click()
+    page.get_by_role("textbox", name="Image").fill("python:3")
+    page.get_by_label("Command").fill("sh -c 'sleep 1000")
+    page.get_by_text("Close the quotes in the command").wait_for()
+    start = page.get_by_role("button", name="Start", exact=True)
+    assert start.is_disabled()
+    page.get_by_label("Command").fill("sh -c 'sleep 1000'")
+    page.get_by_label("CPUs each").fill("0.1")
+    page.get_by_label("Memory each").fill("64m")
+    page.get_by_role("status").get_by_text("Starts at once").wait_for()
+    page.get_by_label("Name").fill("No Name")
+    start.click()
+    page.wait_for_function("document.activeElement.value === 'No Name'")
+    assert page.evaluate("document.activeElement.getBoundingClientRect().top") > 0
+    alert = page.get_by_role("alert").filter(has_text="One field has a fault.")
+    assert not page.get_by_text("Starts at once").count()
+    start.focus()
+    alert.get_by_role("button", name="Show it").click()
+    page.wait_for_function("document.activeElement.value === 'No Name'")
+    assert_accessible(page, "main")
+    page.get_by_label("Name").fill("a-name")
+    alert.wait_for(state="detached")
+
+
 GUARANTEE = {
     "namespace": "default",
     "gpuType": "h100",
@@ -77,9 +105,17 @@ GUARANTEE = {
 }
 
 
+def without_secrets(route: Route) -> None:
+    """Answer as for a person who may make no secrets."""
+    found = route.fetch().json()
+    rights = [right | {"secrets": False} for right in found["namespaces"]]
+    route.fulfill(json=found | {"namespaces": rights})
+
+
 def test_what_a_run_needs_is_chosen_and_a_secret_made_beside_it(page: Page, tmp_path: Path) -> None:
     """A click adds the line of a volume or secret, another one takes it away. The value of a new secret is in neither
-    the address nor what the browser keeps. The page Mine lists the secret and deletes it."""
+    the address nor what the browser keeps. The page Mine lists the secret and deletes it, and offers no new one to a
+    person who may make none."""
     name, value = f"hub-{secrets.token_hex(4)}", secrets.token_hex(16)
     page.route("**/v1/gpus", lambda route: route.fulfill(json=route.fetch().json() | {"guarantees": [GUARANTEE]}))
     page.get_by_role("link", name="Start", exact=True).click()
@@ -122,6 +158,10 @@ def test_what_a_run_needs_is_chosen_and_a_secret_made_beside_it(page: Page, tmp_
     mine.get_by_role("button", name=f"Delete {name}").click()
     mine.get_by_role("button", name="Delete it").click()
     mine.get_by_text("TOKEN, ca.crt").wait_for(state="detached")
+    page.route("**/v1/whoami*", without_secrets)
+    visit(page, page.url)
+    page.get_by_role("region", name="Secrets").get_by_text("have no secrets").wait_for()
+    assert not page.get_by_role("button", name="New secret").count()
     open_address(page, "/board")
     page.get_by_role("region", name="Guarantees").get_by_role("row", name="default 16 h100 GPUs 24 0 8").wait_for()
     assert_accessible(page, "main")

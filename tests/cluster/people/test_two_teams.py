@@ -70,7 +70,7 @@ async def test_each_team_lists_its_own_runs(calls: EveryCall) -> None:
         who = (await calls.http.get("/v1/whoami", headers=headers)).json()
         assert (who["user"], f"oidc:{team}" in who["groups"]) == (f"oidc:{user}", True)
         roles = {item["namespace"]: item for item in who["namespaces"]}  # other tests on this server have teams, too
-        assert roles[namespace] == {"namespace": namespace, "role": "user", "logs": True}
+        assert roles[namespace] == {"namespace": namespace, "role": "user", "logs": True, "secrets": True}
         assert (other in roles, who["operator"]) == (False, False)
         listed = (await calls.http.get("/v1/teams", headers=headers)).json()["items"]
         assert [item["name"] for item in listed if item["yours"]] == [team]
@@ -122,7 +122,7 @@ async def test_a_lead_makes_a_token_for_a_robot(calls: EveryCall, identity_provi
     await until_allowed(calls.cluster.client, calls.cluster.namespace, SUBMIT, user=made.json()["user"])
     who = (await http.get("/v1/whoami", headers=robot)).json()
     assert who["user"] == f"system:serviceaccount:{calls.cluster.namespace}:ci"
-    assert who["namespaces"] == [here | {"role": "user", "logs": True}]
+    assert who["namespaces"] == [here | {"role": "user", "logs": True, "secrets": True}]
     submitted = await http.post("/v1/runs", headers=robot, json={"name": "nightly", "spec": SPEC} | here)
     assert submitted.status_code == 201, submitted.text
     other = {"name": "nightly", "spec": SPEC, "namespace": speech_of(calls.cluster)}

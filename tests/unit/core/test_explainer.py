@@ -56,6 +56,21 @@ def test_the_message_names_missing_amounts_and_their_holders() -> None:
     )
 
 
+def test_nodes_are_listed_by_their_names_and_not_by_their_racks() -> None:
+    """rack-10 comes before rack-2 in the node table: lists of nodes were a sequence of ranges back and forth."""
+    racks = ((f"g-{rack * 2 + node:03d}", f"rack-{rack}") for rack in range(12) for node in (0, 1))
+    nodes = [NodeFacts(name, 8000, 64 << 30, 8, 110, "h100", domains=(rack,)) for name, rack in racks]
+    nodes = [replace(node, schedulable=node.name not in ("g-005", "g-021")) for node in nodes]
+    snapshot = Snapshot.empty(NodeTable(nodes))
+    snapshot.used[:] = snapshot.table.total
+    gang = GangRequest("team/new", MemberRequest(1000, 1 << 30, gpus=8, gpu_type="h100"), (0,))
+    shortage = place(snapshot, gang)
+    assert isinstance(shortage, Shortage)
+    found = explain(snapshot, gang, shortage, lambda node: [Use(node, "team/bert", is_run=True, gpus=8)])
+    assert [holder.nodes for holder in found.held] == ["g-[000-004,006-020,022-023]"]
+    assert [blocked.nodes for blocked in found.blocked] == ["g-[005,021]"]
+
+
 def test_a_cluster_without_nodes_is_named_as_the_reason() -> None:
     """No run holds what is missing: no node has come yet."""
     snapshot = Snapshot.empty(NodeTable([]))

@@ -10,6 +10,7 @@ import { Section } from "../mine/Section";
 import { Age } from "../words/times/Age";
 import { CopyLine } from "../common/CopyLine";
 import { Faint, PlainList } from "../common/Part";
+import { useMayMakeSecrets } from "../verbs/useMayChange";
 import { DeletableItem } from "./DeletableItem";
 import { NewSecret } from "./NewSecret";
 import { usersInWords } from "./needs";
@@ -22,6 +23,7 @@ export function Secrets({ teams }: { teams: readonly string[] }) {
   const [makes, setMakes] = useState(false);
   const team = teams.includes(chosen) ? chosen : (teams[0] ?? "");
   const secrets = useSecrets(team);
+  const mayMake = useMayMakeSecrets()(team);
   const items = secrets.data?.items ?? [];
   const remove = async (name: string, force: boolean) => {
     ensureDone(await client.DELETE("/v1/secrets/{name}", { params: { path: { name }, query: { namespace: team, force } } }));
@@ -33,9 +35,11 @@ export function Secrets({ teams }: { teams: readonly string[] }) {
       actions={
         <>
           {teams.length > 1 && <For label="Team" value={team} choices={teams} choose={setChosen} />}
-          <Button size="small" variant="outlined" onClick={() => setMakes(true)}>
-            New secret
-          </Button>
+          {mayMake && (
+            <Button size="small" variant="outlined" onClick={() => setMakes(true)}>
+              New secret
+            </Button>
+          )}
         </>
       }
     >
@@ -48,7 +52,7 @@ export function Secrets({ teams }: { teams: readonly string[] }) {
       {secrets.data && !items.length && (
         <>
           <Typography color="textSecondary">Runs of {team} have no secrets. One keeps a token or a certificate out of command lines and logs.</Typography>
-          <CopyLine text="kaji secret create wandb WANDB_API_KEY" />
+          {mayMake && <CopyLine text="kaji secret create wandb WANDB_API_KEY" />}
         </>
       )}
       <PlainList>

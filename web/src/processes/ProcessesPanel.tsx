@@ -20,6 +20,7 @@ import { bytes } from "../words/amounts";
 import { lineOf } from "../words/commands";
 import { duration } from "../words/times/times";
 import { processorsUsed, processorTime, type Look, type Process } from "./processes";
+import { ProgramSignalDialog } from "./ProgramSignalDialog";
 import { SignalDialog } from "./SignalDialog";
 
 const LOOK_MS = 3_000;
@@ -33,11 +34,18 @@ interface Properties {
 
 /** The processes of one member, looked at every few seconds, and signals for them. */
 export function ProcessesPanel({ run, rank, chooseRank }: Properties) {
+  const [isSignalling, setIsSignalling] = useState(false);
   return (
     <>
       {membersOf(run).total > 1 && (
-        <TextField size="small" label="Rank" type="number" value={rank} onChange={(event) => chooseRank(Math.max(0, Number(event.target.value) || 0))} sx={{ width: 96, mb: 3 }} />
+        <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
+          <TextField size="small" label="Rank" type="number" value={rank} onChange={(event) => chooseRank(Math.max(0, Number(event.target.value) || 0))} sx={{ width: 96 }} />
+          <Button size="small" variant="outlined" onClick={() => setIsSignalling(true)}>
+            Signal all members
+          </Button>
+        </Box>
       )}
+      {isSignalling && <ProgramSignalDialog run={run} close={() => setIsSignalling(false)} />}
       <Processes key={rank} run={run} rank={rank} />
     </>
   );

@@ -3,8 +3,6 @@ import Dialog from "@mui/material/Dialog";
 import DialogActions from "@mui/material/DialogActions";
 import DialogContent from "@mui/material/DialogContent";
 import DialogTitle from "@mui/material/DialogTitle";
-import MenuItem from "@mui/material/MenuItem";
-import TextField from "@mui/material/TextField";
 import Typography from "@mui/material/Typography";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
@@ -12,6 +10,7 @@ import { client, contentOf, type Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { CopyLine } from "../common/CopyLine";
 import { killCommand, SIGNALS, type Process, type Signal } from "./processes";
+import { SignalChoice } from "./SignalChoice";
 
 interface Properties {
   run: Pick<Run, "namespace" | "name">;
@@ -34,17 +33,11 @@ export function SignalDialog({ run: { namespace, name }, rank, process, close, s
       <DialogTitle id="signal-title">
         Send a signal to process {process.pid} of rank {rank}
       </DialogTitle>
-      <DialogContent sx={{ display: "grid", gap: 3 }}>
+      <DialogContent sx={{ display: "grid", gap: 4 }}>
         <Typography dir="auto" sx={{ textAlign: "left" }}>
           {process.command}
         </Typography>
-        <TextField select size="small" label="Signal" value={signal} onChange={(event) => setSignal(event.target.value as Signal)} helperText={SIGNALS.find(([known]) => known === signal)?.[1]} sx={{ mt: 1 }}>
-          {SIGNALS.map(([known]) => (
-            <MenuItem key={known} value={known}>
-              {known}
-            </MenuItem>
-          ))}
-        </TextField>
+        <SignalChoice signals={SIGNALS} signal={signal} choose={setSignal} />
         <Typography color="textSecondary">Only this process gets it. If the program of a member ends, the run goes on as its restarts say; to end the run itself, use Stop.</Typography>
         <CopyLine text={killCommand(name, namespace, rank, signal, process.pid)} />
         {sending.error && <Problem error={sending.error} />}

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { processorsUsed, processorTime, SIGNALS, type Process } from "./processes";
+import { killProgramsCommand, processorsUsed, processorTime, programsTold, SIGNALS, signalsFor, type Process } from "./processes";
 
 function process(pid: number, cpuSeconds: number, command = "train"): Process {
   return { pid, ppid: 1, cpuSeconds, memoryBytes: 1, ageSeconds: 10, command };
@@ -23,4 +23,28 @@ it.each([
 
 it("explains each signal once", () => {
   expect(new Set(SIGNALS.map(([name]) => name)).size).toBe(SIGNALS.length);
+});
+
+it("sends all members only signals that do not end the run", () => {
+  const names = (ranks: string) => signalsFor(ranks).map(([signal]) => signal);
+  expect(names("")).toEqual(["USR1", "USR2", "HUP", "STOP", "CONT", "WINCH"]);
+  expect(names("3")).toContain("KILL");
+  expect(killProgramsCommand("bert", "vision", "", "USR1")).toBe("kaji kill -N vision -s USR1 bert");
+  expect(killProgramsCommand("bert", "vision", "0-3", "KILL")).toBe("kaji kill -N vision -s KILL --rank 0-3 bert");
+});
+
+it("tells which programs got a signal", () => {
+  const got = [0, 1, 2].map((rank) => ({ rank, pid: 7 }));
+  expect(programsTold({ signal: "USR1", items: got })).toEqual({ done: "The programs of 3 members got USR1.", failed: [] });
+  expect(programsTold({ signal: "USR1", items: got.slice(1, 2) }).done).toBe("The program of rank 1 got USR1.");
+  const others = [{ rank: 3, ignored: true }, { rank: 4, error: "rank 4 of bert has no process now" }, { rank: 6, error: "gone" }, { rank: 7, error: "gone" }];
+  expect(programsTold({ signal: "USR1", items: [...got, ...others] })).toEqual({
+    done: "The programs of 3 members got USR1: ranks 0-2.",
+    failed: [
+      "Rank 3 ignores USR1: the program is the first process of its container and has no handler for it.",
+      "Rank 4 did not get USR1: rank 4 of bert has no process now",
+      "2 ranks: 6-7 did not get USR1: gone",
+    ],
+  });
+  expect(programsTold({ signal: "USR1", items: [{ rank: 0, ignored: true }] }).done).toBe("");
 });

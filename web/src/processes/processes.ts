@@ -1,5 +1,7 @@
 /** Processes of a member, and the signals that a person may send them. */
 import type { Schemas } from "../api/client";
+import { lineOf } from "../words/commands";
+import { rangesOf, ranksTitle } from "../why/stacks";
 
 export type Process = Schemas["RunningProcess"];
 export type Signal = Schemas["SignalRequest"]["signal"];
@@ -44,7 +46,32 @@ export function processorTime(seconds: number): string {
   return hours ? `${hours}:${`${minutes}`.padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
 }
 
-/** Return the `kaji` command that sends a signal. */
+/** Signals with which `kaji kill` ends the whole run, unless ranks are named. The page has *Stop* for it. */
+const ENDS_RUN: ReadonlySet<Signal> = new Set(["INT", "TERM", "KILL", "QUIT"]);
+
+/** Return the signals that can be sent to the programs of these ranks; of all members if no ranks are named. */
+export function signalsFor(ranks: string): readonly [Signal, string][] {
+  return ranks ? SIGNALS : SIGNALS.filter(([signal]) => !ENDS_RUN.has(signal));
+}
+
+/** Return the `kaji` command that sends the programs of members a signal. */
+export function killProgramsCommand(name: string, namespace: string, ranks: string, signal: Signal): string {
+  return lineOf("kill", { "-N": namespace, "-s": signal, "--rank": ranks }, [name]);
+}
+
+/** Return which programs got a signal, and for each reason which did not, as sentences. */
+export function programsTold({ signal, items }: Schemas["SignalledPrograms"]): { done: string; failed: string[] } {
+  const got = items.filter(({ ignored, error }) => !ignored && !error).map(({ rank }) => rank);
+  const ignoring = items.filter(({ ignored }) => ignored).map(({ rank }) => rank);
+  const broken = new Map<string, number[]>();
+  for (const { rank, error } of items) if (error) broken.set(error, [...(broken.get(error) ?? []), rank]);
+  const failed = [...broken].map(([error, ranks]) => `${ranksTitle(ranks)} did not get ${signal}: ${error}`);
+  if (ignoring.length) failed.unshift(`${ranksTitle(ignoring)} ${ignoring.length === 1 ? "ignores" : "ignore"} ${signal}: the program is the first process of its container and has no handler for it.`);
+  const whose = got.length === 1 ? `The program of rank ${got[0]}` : `The programs of ${got.length.toLocaleString("en")} members`;
+  return { done: got.length ? `${whose} got ${signal}${failed.length && got.length > 1 ? `: ranks ${rangesOf(got)}` : ""}.` : "", failed };
+}
+
+/** Return the `kaji` command that sends a signal to one process. */
 export function killCommand(name: string, namespace: string, rank: number, signal: Signal, pid: number): string {
   return `kaji exec -N ${namespace} --rank ${rank} ${name} kill -${signal} ${pid}`;
 }

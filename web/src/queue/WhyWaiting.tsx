@@ -3,7 +3,7 @@ import { Link } from "react-router";
 import type { Schemas } from "../api/client";
 import { Age } from "../words/times/Age";
 import { NodeNames } from "../cluster/NodeNames";
-import { bytes, cpus, gpusWords } from "../words/amounts";
+import { anyGpus, bytes, cpus } from "../words/amounts";
 import { Faint, Part } from "../common/Part";
 import { sentence } from "../words/sentence";
 import { ahead, needWords } from "./words";
@@ -50,7 +50,7 @@ export function WhatHasToHappen({ found, id, now, addressOf }: Properties) {
           <li key={`${step.kind} ${step.name}`}>
             <Step step={step} addressOf={addressOf} />
             <Faint>
-              {[step.owner && `of ${step.owner}`, step.gpus && gpusWords(step.gpus, "GPUs"), step.until && `expected ${ahead(step.until, now)}`].filter(Boolean).join(", ")}
+              {[step.owner && `of ${step.owner}`, step.gpus && anyGpus(step.gpus), step.until && `expected ${ahead(step.until, now)}`].filter(Boolean).join(", ")}
             </Faint>
           </li>
         ))}
@@ -70,7 +70,7 @@ export function WhatHasToHappen({ found, id, now, addressOf }: Properties) {
               {holder.isRun ? <Link to={addressOf(holder.holder)}>{holder.holder}</Link> : `Pod ${holder.holder}`}
               {holder.owner && ` of ${holder.owner}`}
               <Faint>
-                {holder.gpus ? gpusWords(holder.gpus, "GPUs") : `${cpus(holder.cpuMillis)} CPUs, ${bytes(holder.memoryBytes)}`} on <NodeNames list={holder.nodes} /> for <Age time={holder.since} lasting />
+                {holder.gpus ? anyGpus(holder.gpus) : `${cpus(holder.cpuMillis)} CPUs, ${bytes(holder.memoryBytes)}`} on <NodeNames list={holder.nodes} /> for <Age time={holder.since} lasting />
                 {holder.until && `, expected to end ${ahead(holder.until, now)}`}
               </Faint>
             </li>

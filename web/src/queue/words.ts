@@ -1,5 +1,5 @@
 /** Texts about a run in the queue. */
-import { count, gpusWords } from "../words/amounts";
+import { anyGpus, count, gpusWords } from "../words/amounts";
 import { HOUR_AND_MINUTE } from "../words/times/times";
 import type { QueueRow } from "./useQueue";
 
@@ -34,7 +34,7 @@ export function told(run: QueueRow, now: number): string {
 
 /** Return how large a run is: "4 members, 32 h100". */
 export function sizeWords({ members, gpus, gpuType }: QueueRow): string {
-  return [members === 1 ? "1 member" : `${count(members)} members`, gpusWords(gpus, gpuType || "GPUs")].filter(Boolean).join(", ");
+  return [members === 1 ? "1 member" : `${count(members)} members`, gpuType ? gpusWords(gpus, gpuType) : anyGpus(gpus)].filter(Boolean).join(", ");
 }
 
 /** Return when a waiting run is expected to start. */
@@ -65,7 +65,7 @@ export function needWords(isKnown: boolean, isControllerAbsent: boolean): string
 export function unknownWords(isControllerAbsent: boolean): string {
   return isControllerAbsent
     ? "No start is known while no controller is at work."
-    : "No start is known: what holds the nodes has no time limit and no similar run has ended yet, or too many nodes take no work.";
+    : "No start is known: what holds the nodes has no time limit and no similar run has ended yet, too many runs wait before it, or too many nodes take no work.";
 }
 
 /** Return when a run is expected to end. */

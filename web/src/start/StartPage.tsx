@@ -1,8 +1,9 @@
+import Alert from "@mui/material/Alert";
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { useMutation } from "@tanstack/react-query";
-import { useMemo, type FormEvent } from "react";
+import { useEffect, useMemo, useRef, type FormEvent } from "react";
 import { useNavigate } from "react-router";
 import { client, contentOf, Refused, type Fault, type Schemas } from "../api/client";
 import { useDefaultNamespace } from "../choices/useTeams";
@@ -28,6 +29,9 @@ import { useOutlook } from "./outlook/useOutlook";
 import { useNeedsCommand } from "./useNeedsCommand";
 import { useSettled } from "./useSettled";
 import { WhatIfs } from "./outlook/WhatIfs";
+
+/** The control of a field with a fault; that of a choice is no input. */
+const FAULTY = ".Mui-error :is([role=combobox], textarea:not([aria-hidden]), input:not([aria-hidden]))";
 
 /** A form in Docker's words. It shows the command line that it makes, and whether the run would start now. */
 export function StartPage() {
@@ -69,6 +73,11 @@ export function StartPage() {
     faults: faults.get(name) ?? [],
     onChange: (value: string) => change({ [name]: value }),
   });
+  const whole = useRef<HTMLFormElement>(null);
+  const goToFault = () => whole.current?.querySelector<HTMLElement>(FAULTY)?.focus();
+  useEffect(() => {
+    if (start.error) goToFault(); // it may be far above the button
+  }, [start.error]);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     start.mutate();
@@ -77,7 +86,7 @@ export function StartPage() {
   const hasMore = ON_DEMAND.some((name) => has(name) && (form[name] || faults.has(name)));
 
   return (
-    <Box component="form" onSubmit={submit} sx={{ display: "grid", gap: 5, gridTemplateColumns: "minmax(0, 1fr)" }}>
+    <Box component="form" ref={whole} onSubmit={submit} sx={{ display: "grid", gap: 5, gridTemplateColumns: "minmax(0, 1fr)" }}>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4 }}>
         <Typography variant="h1" sx={{ flex: "1 0 auto" }}>
           Start a {kind}
@@ -120,10 +129,11 @@ export function StartPage() {
           {line && <CopyLine text={line} wraps />}
           {missing && <Typography color="textSecondary">{missing}</Typography>}
           {refused && !missing && <Unplaced refusal={refused} />}
+          {faults.size > 0 && <Placed count={faults.size} show={goToFault} />}
           {start.error && !(start.error instanceof Refused) && <Problem error={start.error} />}
           {failure && <Problem error={failure} />}
-          {outlook.data && !refusal && !failure && !missing && <Outlook found={outlook.data} isOld={outlook.isPlaceholderData} />}
-          {outlook.data && !refusal && !missing && (
+          {outlook.data && !refused && !failure && !missing && <Outlook found={outlook.data} isOld={outlook.isPlaceholderData} />}
+          {outlook.data && !refused && !missing && (
             <WhatIfs
               draft={draft}
               change={change}
@@ -154,6 +164,23 @@ function faultsByField(faults: readonly Fault[]): Map<FieldName, Fault[]> {
     if (name) found.set(name, [...(found.get(name) ?? []), fault]);
   }
   return found;
+}
+
+/** Faults that stand beside their fields, which may be out of sight: on a telephone the form is much longer than the screen. */
+function Placed({ count, show }: { count: number; show: () => void }) {
+  return (
+    <Alert
+      severity="error"
+      variant="outlined"
+      action={
+        <Button color="inherit" size="small" onClick={show}>
+          Show {count === 1 ? "it" : "the first"}
+        </Button>
+      }
+    >
+      {count === 1 ? "One field has a fault." : `${count} fields have faults.`} The command line leaves out what can't be read.
+    </Alert>
+  );
 }
 
 /** A refusal, without the faults that stand beside their fields. */

@@ -112,6 +112,12 @@ describe("a notebook", () => {
   ])("of %s, who has %j, is called %s", (user, taken, name) => expect(notebookName(user, taken)).toBe(name));
 });
 
+it.each(["sh -c 'echo", 'echo "a', "python train.py \\"])("is not asked about while the command %s is open: it would be one word", (command) => {
+  const form = { ...EMPTY, image: "x", command };
+  expect(missingIn({ form, base: {} })).toContain("Close the quotes in the command");
+  expect(missingIn({ form: { ...form, kind: "notebook", notebookImage: "x" }, base: {} })).toBe("");
+});
+
 describe("a sweep", () => {
   const form = { ...EMPTY, kind: "sweep" as const, image: "x", array: " 0-9%4 ", stopAt: "first-failure", members: "3", launcher: "mpi" };
 

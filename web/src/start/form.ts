@@ -1,7 +1,7 @@
 /** The form that starts a run, and the request that it makes. All fields are texts, as a person types them. */
 import { join } from "shlex";
 import type { Fault, Refused, Run, Schemas } from "../api/client";
-import { afterLine, afterOf, envOf, filled, healthLine, healthOf, hiddenEnv, labelLines, labelsOf, linesOf, numberOf, rangeOf, secretLine, secretOf, shownEnv, text, volumeLine, volumeOf, wordsOf } from "./lines";
+import { afterLine, afterOf, envOf, filled, healthLine, healthOf, hiddenEnv, isOpen, labelLines, labelsOf, linesOf, numberOf, rangeOf, secretLine, secretOf, shownEnv, text, volumeLine, volumeOf, wordsOf } from "./lines";
 
 export type Spec = Schemas["RunSpec"];
 
@@ -148,10 +148,12 @@ export function withTeam(draft: Draft, teams: readonly string[], usual: string):
 }
 
 /** What still has to be filled in before the server can be asked about the run; empty if nothing has. */
-export function missingIn({ form }: Draft): string {
-  if (form.kind === "notebook") return form.notebookImage.trim() ? "" : "Name an image with JupyterLab to begin with.";
-  if (!form.image.trim()) return "Name an image to begin with.";
-  return form.kind === "sweep" && !form.array.trim() ? "Write the indices of the sweep, such as 0-9." : "";
+export function missingIn(draft: Draft): string {
+  const { form } = draft;
+  if (form.kind === "notebook" && !form.notebookImage.trim()) return "Name an image with JupyterLab to begin with.";
+  if (form.kind !== "notebook" && !form.image.trim()) return "Name an image to begin with.";
+  if (form.kind === "sweep" && !form.array.trim()) return "Write the indices of the sweep, such as 0-9.";
+  return isOffered(draft, "command") && isOpen(form.command) ? "Close the quotes in the command, and write no \\ at its end." : "";
 }
 
 /** What a notebook has if the form does not say it. */

@@ -20,12 +20,22 @@ export function rangeOf(typed: string): [number | undefined, number | string | u
   return range ? [Number(range[1]), Number(range[2])] : [undefined, numberOf(typed)];
 }
 
-/** Return the words of a command as a shell would split it; the text as one word while a quote is open. */
+/** Return the words of a command as a shell would split it; the text as one word while `isOpen`. */
 export function wordsOf(command: string): string[] {
   try {
     return split(command);
   } catch {
     return [command];
+  }
+}
+
+/** Whether a command ends within quotes, or with a backslash that belongs to a letter that is not there yet. */
+export function isOpen(command: string): boolean {
+  try {
+    split(command);
+    return false;
+  } catch {
+    return true;
   }
 }
 

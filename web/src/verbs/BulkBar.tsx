@@ -9,7 +9,7 @@ import { LossDialog } from "./LossDialog";
 import { perform } from "./perform";
 import { useMayChange } from "./useMayChange";
 import type { Row } from "../runs/data/rows";
-import { applies, BUTTONS, ends, performEach, resumable, summary, VERB_WORDS, type Outcome, type Verb } from "./verbs";
+import { applies, BUTTONS, ends, failures, performEach, resumable, summary, VERB_WORDS, type Outcome, type Verb } from "./verbs";
 
 interface Progress {
   verb: Verb;
@@ -123,7 +123,7 @@ function Outcomes({ progress, isBusy, resumable, resume, close }: OutcomesProper
     // The buttons that had the focus are gone.
     if (!isBusy && document.activeElement === document.body) told.current?.focus({ preventScroll: true });
   }, [isBusy]);
-  const failed = outcomes.filter(({ error }) => error);
+  const failed = failures(outcomes);
   if (isBusy) return <Alert severity="info" role="status">{`${VERB_WORDS[verb].doing} ${outcomes.length} of ${all} …`}</Alert>;
   return (
     <Alert ref={told} tabIndex={-1} severity={failed.length ? "error" : "success"} role="status" onClose={close}>
@@ -133,9 +133,9 @@ function Outcomes({ progress, isBusy, resumable, resume, close }: OutcomesProper
           Undo: resume {resumable.length}
         </Button>
       )}
-      {failed.map(({ run, error }) => (
-        <div key={run.uid}>
-          <bdi>{run.name}</bdi>: {error?.message}
+      {failed.map(({ names, why }) => (
+        <div key={why}>
+          <bdi>{names}</bdi>: {why}
         </div>
       ))}
     </Alert>

@@ -17,6 +17,12 @@ export function useMayReadLogs(): (namespace: string) => boolean {
   return useCallback((namespace: string) => !data?.namespaces.some((right) => right.namespace === namespace && !right.logs), [data]);
 }
 
+/** Return whether the person may make secrets for the runs of a namespace. True as long as it is not known. */
+export function useMayMakeSecrets(): (namespace: string) => boolean {
+  const { data } = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  return useCallback((namespace: string) => !data?.namespaces.some((right) => right.namespace === namespace && !right.secrets), [data]);
+}
+
 /** Return whether the person may start runs somewhere. True as long as it is not known. */
 export function useMayStart(): boolean {
   const { data } = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Row } from "../runs/data/rows";
-import { applies, atWork, lossOf, performEach, resumable, summary, type Outcome } from "./verbs";
+import { applies, atWork, failures, lossOf, performEach, resumable, summary, type Outcome } from "./verbs";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
 
@@ -32,6 +32,7 @@ describe("what is lost", () => {
       ["b", ""],
     ]);
     expect(lossOf(run("a", { gpus: 8 }), checkpoints, NOW)).toBe("8 GPUs, started 2 h ago, last checkpoint 10 min ago");
+    expect(lossOf(run("a", { gpus: 1, startedAt: "" }), new Map(), NOW)).toBe("1 GPU");
     expect(lossOf(run("b"), checkpoints, NOW)).toBe("started 2 h ago, no checkpoint known");
     expect(lossOf(run("c"), checkpoints, NOW)).toBe("started 2 h ago");
   });
@@ -50,6 +51,20 @@ it("tells the outcome of each run", async () => {
   expect(outcomes.filter(({ error }) => error).map(({ run: { name }, error }) => [name, error?.message])).toEqual([["b", "no right"]]);
   expect(summary("stop", outcomes)).toBe("2 of 3 runs stopped.");
   expect(summary("delete", outcomes.slice(0, 1))).toBe("1 run deleted.");
+});
+
+it("tells each reason for which runs could not be changed once", () => {
+  const outcomes: Outcome[] = [
+    ...Array.from({ length: 40 }, (_, index) => ({ run: run(`bert-${index}`), error: new Error(`bert-${index} is being deleted`) })),
+    { run: run("a"), error: null },
+    { run: run("b"), error: new Error("there is no run 'b' in namespace vision") },
+    { run: run("c"), error: new TypeError("network error") },
+  ];
+  expect(failures(outcomes)).toEqual([
+    { names: "bert-0, bert-1, bert-2, bert-3, bert-4 and 35 more", why: "… is being deleted" },
+    { names: "b", why: "there is no run 'b' in namespace vision" },
+    { names: "c", why: "The server does not answer" },
+  ]);
 });
 
 it("takes back a stop of the runs that have stopped by now", () => {

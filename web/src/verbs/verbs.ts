@@ -1,5 +1,7 @@
 /** The actions on one or many runs, and what each action loses. */
 import { FINAL } from "../states/states";
+import { anyGpus, count } from "../words/amounts";
+import { faultOf } from "../words/sentence";
 import { duration, secondsBetween } from "../words/times/times";
 import type { Row } from "../runs/data/rows";
 
@@ -44,7 +46,7 @@ export function lossOf(run: Losing, checkpoints: Checkpoints, now: number): stri
   const last = checkpoints.get(run.uid);
   const since = secondsBetween(last, now);
   const words = [
-    ...(run.gpus ? [`${run.gpus} GPUs`] : []),
+    ...(run.gpus ? [anyGpus(run.gpus)] : []),
     ...(ran === null ? [] : [`started ${duration(ran)} ago`]),
     ...(since !== null ? [`last checkpoint ${duration(since)} ago`] : last === "" ? ["no checkpoint known"] : []),
   ];
@@ -83,6 +85,27 @@ export function resumable(verb: Verb, outcomes: readonly Outcome[], runs: readon
   if (verb !== "stop" && verb !== "kill") return [];
   const stopped = new Set(outcomes.filter(({ error }) => !error).map(({ run }) => run.uid));
   return runs.filter((run) => stopped.has(run.uid) && applies("resume", run));
+}
+
+const MOST_NAMED = 5;
+
+/** Return why runs could not be changed, each reason once, with the runs that it kept: "a, b and 38 more". With several runs, "…" stands for the name of each in the reason. */
+export function failures(outcomes: readonly Outcome[]): { names: string; why: string }[] {
+  const found = new Map<string, { run: Row; error: Error }[]>();
+  for (const { run, error } of outcomes) {
+    if (!error) continue;
+    const why = withoutName(faultOf(error), run.name);
+    found.set(why, [...(found.get(why) ?? []), { run, error }]);
+  }
+  return [...found].map(([why, all]) => {
+    const left = all.length - MOST_NAMED;
+    const names = all.slice(0, MOST_NAMED).map(({ run }) => run.name);
+    return { names: `${names.join(", ")}${left > 0 ? ` and ${count(left)} more` : ""}`, why: all.length > 1 ? why : faultOf(all[0]!.error) };
+  });
+}
+
+function withoutName(words: string, name: string): string {
+  return words.replace(new RegExp(`(?<![\\w-])${name.replace(/[^\w-]/g, "\\$&")}(?![\\w-])`, "g"), "…");
 }
 
 /** Return how a verb went with all runs: "2 of 3 runs stopped". */

@@ -23,6 +23,11 @@ export function gpusWords(gpus: number, gpuType: string): string {
   return gpus ? [count(gpus), gpuType].filter(Boolean).join(" ") : "";
 }
 
+/** Return GPUs of a type that is not named: "1 GPU", "1,024 GPUs"; empty if there are none. */
+export function anyGpus(gpus: number): string {
+  return gpusWords(gpus, gpus === 1 ? "GPU" : "GPUs");
+}
+
 /** Return processors, from thousandths of one. */
 export function cpus(millis: number): string {
   return `${Math.round(millis / 100) / 10}`;

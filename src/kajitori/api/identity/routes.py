@@ -17,7 +17,7 @@ from kajitori.api.rights import User
 from kajitori.api.views.people import NamespaceRights, SignInLink, SignInView, TeamList, TeamView, WhoAmI
 from kajitori.core.policy.teams import Team
 from kajitori.errors import Forbidden
-from kajitori.kube.resources import NODES, PODS, ROLE_BINDINGS
+from kajitori.kube.resources import NODES, PODS, ROLE_BINDINGS, SECRETS
 
 router = APIRouter(tags=["people"])
 
@@ -144,7 +144,8 @@ async def _rights(user: User, namespace: str) -> NamespaceRights | None:
     if not await user.may("list", namespace):
         return None
     logs = await user.may("get", namespace, resource=PODS, subresource="log")
+    secrets = await user.may("create", namespace, resource=SECRETS)
     role: Literal["viewer", "user", "lead"] = "viewer"
     if await user.may("create", namespace):
         role = "lead" if await user.may("create", namespace, resource=ROLE_BINDINGS) else "user"
-    return NamespaceRights(namespace=namespace, role=role, logs=logs)
+    return NamespaceRights(namespace=namespace, role=role, logs=logs, secrets=secrets)

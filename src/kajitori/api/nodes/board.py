@@ -30,7 +30,7 @@ from kajitori.api.views.nodes import (
     PublicBoard,
 )
 from kajitori.cluster.objects import Node
-from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.node_lists import compress_set
 from kajitori.core.formats.times import format_time
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.queue.explain import Use
@@ -141,7 +141,7 @@ class _Holding:
             gpus=self.gpus,
             type=self.type,
             idle=self.idle,
-            nodes=compress(self.nodes),
+            nodes=compress_set(self.nodes),
             since=self.since,
         )
 

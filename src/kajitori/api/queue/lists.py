@@ -38,7 +38,7 @@ from kajitori.api.streams.live_rows import stream_of
 from kajitori.api.streams.queue_rows import Outcome, QueueFilter, QueueRow, row_of
 from kajitori.api.views.queue import DependentView, QueueChanges, QueuedView, QueueTable, QueueTableRow, QueueView
 from kajitori.cluster.occupancy.entries import RunOccupancy
-from kajitori.core.formats.node_lists import compress, expand
+from kajitori.core.formats.node_lists import compress_set, expand
 from kajitori.core.formats.times import format_time, parse_time, time_at
 from kajitori.core.queue.expected import Source, endless
 from kajitori.core.spec.reading.stored import StoredSpec
@@ -293,7 +293,7 @@ def _running(api: Api, held: RunOccupancy) -> QueueTableRow | None:
         members=len(rows),
         gpus=held.member.gpus * len(rows),
         gpu_type=held.member.gpu_type or (nodes[0].gpu_type if held.member.gpus else ""),
-        nodes=compress([node.name for node in nodes]),
+        nodes=compress_set(node.name for node in nodes),
         queued_at=run.status.queued_at if run.status is not None else "",
         starts_at=starts_at,
         ends_at=_rounded(now + more.seconds) if is_sure else "",

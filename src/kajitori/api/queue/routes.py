@@ -28,7 +28,7 @@ from kajitori.api.views.queue import (
 from kajitori.api.views.server import controller_view
 from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.node_lists import compress_set
 from kajitori.core.formats.times import format_time, time_at
 from kajitori.core.queue.backfill.reservations import Reservation
 from kajitori.core.queue.expected import Expectation
@@ -158,7 +158,7 @@ def kept_view(reservation: Reservation | None, *, known: bool) -> KeptView | msg
     """Return the reservation of a run. known: the time of its start depends on no assumed length."""
     if reservation is None:
         return msgspec.UNSET
-    nodes = compress(list(dict.fromkeys(reservation.placement.nodes)))
+    nodes = compress_set(reservation.placement.nodes)
     return KeptView(nodes=nodes, expected_at=_time(reservation.starts_at) if known else msgspec.UNSET)
 
 

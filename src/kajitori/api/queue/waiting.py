@@ -195,7 +195,8 @@ async def start_of_new(
     pending = api.queue.pending.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
     if pending is None:
         return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
-    pending = replace(pending, request=replace(pending.request, key=key))
+    queued_at = _queued_at(api, run.metadata.namespace, run.metadata.name) or pending.request.queued_at
+    pending = replace(pending, request=replace(pending.request, key=key, queued_at=queued_at))
     view, plan = await start_of(api, pending)
     _with_controller(api, view)
     try:
@@ -209,6 +210,13 @@ async def start_of_new(
         view.fit_now = members_within(quotas, template, len(placement.ranks))
         placement = replace(placement, ranks=placement.ranks[: view.fit_now], nodes=placement.nodes[: view.fit_now])
     return view, placement
+
+
+def _queued_at(api: Api, namespace: str, name: str) -> str:
+    """Return since when a run of this name waits for nodes; empty if none does."""
+    run = api.mirror.runs.get((namespace, name))
+    waiting = api.queue.pending.of(run, api.now()) if run is not None else None
+    return waiting.request.queued_at if waiting is not None else ""
 
 
 def _preempted_by(run: RunObject) -> str:
@@ -260,7 +268,7 @@ def _explanation(api: Api, simulation: Simulation, request: GangRequest, plan: A
     if plan.placement is None:
         assert plan.shortage is not None
         return explain(simulation.snapshot, request, plan.shortage, api.cluster.uses)
-    nodes = node_lists.brief(node_lists.compress(list(dict.fromkeys(plan.placement.nodes))))
+    nodes = node_lists.brief(node_lists.compress_set(plan.placement.nodes))
     message = f"there is room for it on {nodes}"
     return Explanation(Reason.NONE, message, message, request.least, len(plan.placement.ranks))
 
@@ -315,7 +323,7 @@ def _step_view(api: Api, simulation: Simulation, step: Step, is_known: Callable[
         run=_run_of(step) if is_run else "",
         owner=run.owner if run is not None else "",
         why=step.why or _start_trouble(run),
-        nodes=node_lists.compress([table.nodes[row].name for row in rows]),
+        nodes=node_lists.compress_set(table.nodes[row].name for row in rows),
         gpus=amounts[GPU] + sum(amounts[PODS + 1 :]),
         cpu_millis=amounts[CPU],
         memory_bytes=amounts[MEMORY],

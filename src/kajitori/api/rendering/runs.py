@@ -13,11 +13,10 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import type_of
-from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.node_lists import compress, compress_set
 from kajitori.core.gang import HealthPace, Member
 from kajitori.core.gang.status.health import MemberHealth, member_health
 from kajitori.core.naming import names
-from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.proxy.addresses import Target
 from kajitori.core.spec.array import parse_array
 from kajitori.core.spec.note import read_note
@@ -200,7 +199,7 @@ def nodes_of(mirror: Mirror, run: RunObject) -> str:
             attempt_and_node = pod.member.attempt, pod.spec.node_name
             newest[pod.member.rank] = max(newest.get(pod.member.rank, attempt_and_node), attempt_and_node)
     nodes = [node for _, (_, node) in sorted(newest.items())]
-    return compress(nodes if status.sweep is None else sorted(set(nodes), key=natural_key))
+    return compress(nodes) if status.sweep is None else compress_set(nodes)
 
 
 def phase_of(run: RunObject) -> Phase:

@@ -38,6 +38,8 @@ class NamespaceRights(View):
     """viewer: see runs. user: also submit them. lead: also decide who else may."""
     logs: bool
     """Whether the caller may read what the runs printed."""
+    secrets: bool
+    """Whether the caller may create secrets for the runs."""
 
 
 class TeamView(View):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 EXPANSION_LIMIT = 1_000_000
@@ -35,6 +36,20 @@ def compress(names: Iterable[str]) -> str:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a valid name for a node")
     return ",".join(_list_items(counted))
+
+
+@lru_cache(maxsize=32_768)
+def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Return a sort key under which `gpu-2` comes before `gpu-10`."""
+    return tuple((0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part)
+
+
+def compress_set(names: Iterable[str]) -> str:
+    """Return the names as a compact list in natural order, each of them once.
+
+    For lists in which no rank has a place of its own. Raises ValueError as `compress` does.
+    """
+    return compress(sorted(set(names), key=natural_key))
 
 
 BRIEF_LENGTH = 80

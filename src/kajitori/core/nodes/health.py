@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from kajitori.core.backoff import backoff_seconds
+from kajitori.core.formats.node_lists import natural_key
 from kajitori.core.formats.times import format_time
 from kajitori.core.naming.names import MANAGED_BY
 from kajitori.core.nodes.trail import Entry, TrailEvent, last_removal, new_entry, returned_at, unpassed_tests_in_a_row
-from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.policy.nodes.health import NodeHealth, Preflight
 
 MEMBERS_FAIL = "MembersFail"

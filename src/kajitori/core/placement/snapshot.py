@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from kajitori.core.formats.node_lists import natural_key
 from kajitori.core.gpus.offers import BY_CLAIM, GpuOffer
 from kajitori.core.kubernetes.taints import Taint, Toleration
 from kajitori.core.naming.names import TAINT_UNHEALTHY
@@ -104,12 +104,6 @@ class NodeFacts:
         if not self.schedulable:
             return f"drained by {self.drained_by}" if self.drained_by else "cordoned"
         return "not tested yet" if self.out else ""
-
-
-@lru_cache(maxsize=32_768)
-def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
-    """Return a sort key under which `gpu-2` comes before `gpu-10`."""
-    return tuple((0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part)
 
 
 @dataclass(frozen=True, slots=True)

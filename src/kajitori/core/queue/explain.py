@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kajitori.core.formats.node_lists import compress
+from kajitori.core.formats.node_lists import compress_set
 from kajitori.core.formats.quantities import format_cores, memory_needed
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage
 from kajitori.core.placement.snapshot import CPU, MEMORY, PODS, Counts, Snapshot
@@ -274,7 +274,7 @@ def _sum_up(parts: Sequence[Use]) -> Holder:
         gpus=sum(use.gpus for use in parts),
         cpu_millis=sum(use.cpu_millis for use in parts),
         memory_bytes=sum(use.memory_bytes for use in parts),
-        nodes=compress(list(dict.fromkeys(use.node for use in parts))),
+        nodes=compress_set(use.node for use in parts),
         since=min((use.since for use in parts if use.since), default=""),
     )
 
@@ -287,7 +287,7 @@ def _blocked_nodes(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
         why = node.why_no_work or _ALONE
         kinds.setdefault(why, []).append(node.name)
     return tuple(
-        Blocked(why, compress(names), len(names))
+        Blocked(why, compress_set(names), len(names))
         for why, names in sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0]))
     )
 

@@ -78,6 +78,17 @@ async def test_a_role_in_all_namespaces_is_told_without_naming_them(world: World
         assert await everywhere() == left
 
 
+async def test_rights_beyond_the_role_are_told(world: World) -> None:
+    """The page offers neither the logs nor a new secret to people without these rights."""
+    world.kubernetes.denied |= {("bob", "get", "pods/log", "team"), ("carol", "create", "secrets", "team")}
+    found = {}
+    for user in ("ada", "bob", "carol"):
+        answer = await world.http.get("/v1/whoami", headers={"Authorization": f"Bearer {user}"})
+        (right,) = answer.json()["namespaces"]
+        found[user] = right["logs"], right["secrets"]
+    assert found == {"ada": (True, True), "bob": (False, True), "carol": (True, False)}
+
+
 async def test_a_link_of_the_command_line_signs_a_browser_in(world: World) -> None:
     """A browser's own session makes no links. A link that is opened from another site's page is refused."""
     made = await world.http.post("/v1/sign-in-links", headers={"Authorization": "Bearer ada"})

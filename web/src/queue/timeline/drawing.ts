@@ -1,6 +1,6 @@
 /** How the timeline of the queue is drawn. */
 import { STATES } from "../../states/states";
-import { gpusWords } from "../../words/amounts";
+import { anyGpus } from "../../words/amounts";
 import { isTrial } from "../trials";
 import type { QueueRow } from "../useQueue";
 import { AXIS_PX, firstAt, gutterOf, LANE_PX, roomForName, TITLE_PX, xOf, type Placed, type PlacedBar } from "./placing";
@@ -74,7 +74,7 @@ function drawTitles(paint: CanvasRenderingContext2D, { titles }: Placed, { top, 
 /** Return the name of a run, with its GPUs if there is room for both; its beginning if there is none for the name. */
 function nameIn(paint: CanvasRenderingContext2D, { name, gpus }: QueueRow, width: number): string {
   const fits = (text: string) => paint.measureText(text).width <= width;
-  const whole = gpus ? `${name}  ${gpusWords(gpus, "GPUs")}` : name;
+  const whole = gpus ? `${name}  ${anyGpus(gpus)}` : name;
   if (fits(whole)) return whole;
   if (fits(name)) return name;
   let length = name.length;

@@ -44,7 +44,7 @@ export const COLUMNS: Column<ListedRow>[] = [
   {
     name: "Age",
     width: "104px",
-    phone: "72px",
+    phone: "84px",
     right: true,
     sort: "createdAt",
     descending: true,

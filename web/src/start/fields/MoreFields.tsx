@@ -3,6 +3,7 @@ import Button from "@mui/material/Button";
 import MenuItem from "@mui/material/MenuItem";
 import { useState } from "react";
 import type { FieldName } from "../form";
+import { useMayMakeSecrets } from "../../verbs/useMayChange";
 import { NewSecret } from "../../needs/NewSecret";
 import { isPicked, toggled } from "../picks/picks";
 import { Picks } from "../picks/Picks";
@@ -21,6 +22,7 @@ export function MoreFields({ show, has, kind, isOpen, notebook, change, team }: 
   const [isUnfolded, setIsUnfolded] = useState(false);
   const picks = usePicks(team, isOpen || isUnfolded);
   const [makesSecret, setMakesSecret] = useState(false);
+  const mayMakeSecret = useMayMakeSecrets()(team);
   const volumes = show("volumes");
   const secrets = show("secrets");
   const isNotebook = kind === "notebook";
@@ -68,9 +70,11 @@ export function MoreFields({ show, has, kind, isOpen, notebook, change, team }: 
         <Field {...show("env")} label="Variables" help="Write one on each line, for example LR=3e-4. Everybody who sees the run can read them." lines={2} code />
         <Field {...secrets} label="Secrets" help="Write one on each line: hub, certs:/certs or TOKEN=hub/token." lines={2} code />
         <Picks label="Secrets to choose" picks={picks.secrets} isPicked={(pick) => isPicked(secrets.value, pick)} choose={(pick) => secrets.onChange(toggled(secrets.value, pick))}>
-          <Button size="small" onClick={() => setMakesSecret(true)}>
-            New secret
-          </Button>
+          {mayMakeSecret && (
+            <Button size="small" onClick={() => setMakesSecret(true)}>
+              New secret
+            </Button>
+          )}
         </Picks>
         <Field {...show("labels")} label="Labels" help="Write one on each line, for example project=bert. The list of runs is searched by them." lines={2} code />
       </Box>

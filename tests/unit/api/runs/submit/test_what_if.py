@@ -53,6 +53,19 @@ async def test_what_if_explains_why_a_run_would_wait(world: World) -> None:
     assert [(step["kind"], step["name"]) for step in renamed["start"]["toFree"]] == [("run", "team/big")]
 
 
+async def test_a_changed_request_keeps_the_place_of_the_waiting_run(world: World) -> None:
+    """It has waited as long as that run: as a newcomer it would be the last, however little it asks for."""
+    made = world.kubernetes.put("runs", run("big", owner="grace") | {"status": attempts(1, phase="Running")})
+    world.kubernetes.put("pods", pod(made, node="g1", gpus=8))
+    for name, queued_at in (("first", "2026-11-21T10:00:00Z"), ("second", "2026-11-21T11:30:00Z")):
+        waits = {"phase": "Queued", "queuedAt": queued_at}
+        world.kubernetes.put("runs", run(name, replicas=2, resources=WANTS["resources"]) | {"status": waits})
+    await world.caught_up()
+    for name, place in (("first", (1, 7200)), ("second", (2, 1800)), ("third", (3, 0))):
+        found = (await what_if(world, WANTS, name=name)).json()["start"]["place"]
+        assert (found["position"], found["waitedSeconds"]) == place, name
+
+
 async def test_a_namespace_quota_counts_before_submission(world: World) -> None:
     """A gang that exceeds it does not start, and an elastic one starts with fewer members. A caller without the right
     to list quotas gets an answer from the nodes alone."""
