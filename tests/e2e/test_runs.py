@@ -211,7 +211,7 @@ def test_files_are_copied_into_a_member_and_back(up: KajiUp) -> None:
     assert copied.returncode == 0, copied.stderr
     assert (up.home / "back" / "sub" / "file").read_bytes() == content
     missing = up.kaji("cp", f"desk:{there}/nope", str(up.home))
-    assert missing.returncode == 2 and "No such file" in missing.stderr, missing
+    assert missing.returncode == 2 and f"the member has no file or folder {there}/nope" in missing.stderr, missing
     document = json.loads(up.kaji("top", "desk", "-o", "json").stdout)
     check_output(document, "verbs/top", complete=True)
     shown = document["items"]

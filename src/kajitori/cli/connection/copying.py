@@ -167,8 +167,8 @@ def copy_checkpoint(api: Api, run: View, source: str, target: str, meter: Meter 
 def _require_path(source: str) -> None:
     """Raise InvalidInput for an empty path. It would stand for the folder in which the program started, often /."""
     if not source:
-        hint = "write RUN:. for the folder in which its program started"
-        raise InvalidInput.one("SOURCE", "names no path in the member", hint=hint)
+        hint = "write RUN:PATH, such as bert:/ckpt"
+        raise InvalidInput.one("SOURCE", "names no path in the run", hint=hint)
 
 
 def _receive(send: Callable[..., None], source: str, prefix: str, target: str, name: str, meter: Meter) -> list[str]:

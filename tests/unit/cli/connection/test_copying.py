@@ -203,7 +203,7 @@ def test_a_source_without_a_path_is_refused(folder: Path) -> None:
     with pytest.raises(InvalidInput) as failed:
         copy_out(execute, "", "x")
     (fault,) = failed.value.faults
-    assert (fault.field, fault.message) == ("SOURCE", "names no path in the member")
+    assert (fault.field, fault.message) == ("SOURCE", "names no path in the run")
 
 
 def test_a_member_without_tar_is_named_as_the_cause(folder: Path) -> None:

@@ -165,7 +165,7 @@ def _request(
         template=template,
     )
     if request.faults:
-        raise sending.all_faults(api, request)
+        raise sending.all_faults(api, request).renamed({"--name": "NAME"})
     return replace(request, sources={**request.sources, "spec.image": "--image"})
 
 

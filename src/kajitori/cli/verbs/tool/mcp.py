@@ -12,7 +12,9 @@ from kajitori.cli.options import namespace_option, server_options
     epilog="\b\nExamples:\n  kaji mcp                     # your assistant starts it\n"
     "  claude mcp add kajitori -- kaji mcp\n  kaji mcp --allow-changes     # it may also start, stop and delete runs"
 )
-@click.option("--allow-changes", is_flag=True, help="Also offer tools that start, stop, resume and delete runs.")
+@click.option(
+    "--allow-changes", is_flag=True, help="Also offer tools that start, stop, signal, resume, change and delete runs."
+)
 @namespace_option("Namespace of runs for which none is named.")
 @server_options
 @click.pass_obj

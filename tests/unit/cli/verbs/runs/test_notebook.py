@@ -197,6 +197,12 @@ def test_a_failed_notebook_that_is_started_again_says_why_it_had_ended() -> None
     assert done.stderr.startswith("notebook-ada has ended (Failed: member 0: exit code 127), and is started again\n")
 
 
+def test_a_wrong_name_of_a_notebook_is_a_fault_of_its_argument() -> None:
+    """The verb has no --name."""
+    refused = invoke(server(), "notebook", "Bad_Name")
+    assert refused.exit_code == 2 and refused.stderr.startswith("kaji: NAME: 'Bad_Name' is not a valid name")
+
+
 def test_a_run_that_is_no_notebook_is_left_alone() -> None:
     done = invoke(server(view("bert")), "notebook", "bert")
     assert (done.exit_code != 0, "no notebook" in done.stderr) == (True, True)
