@@ -142,6 +142,7 @@ def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, p
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.get_by_text("2 runs queued again.").wait_for()
+    stop_again_what_got_no_answer(page)
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keys").get_by_text("Next run, previous run").wait_for()
     page.keyboard.press("Escape")
@@ -155,6 +156,26 @@ def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, p
     for key in ("k", "Enter"):
         page.keyboard.press(key)
     page.wait_for_url(re.compile("/runs/default/keys$"))
+
+
+def stop_again_what_got_no_answer(page: Page) -> None:
+    """Stop two runs of which one gets no answer, and try that one again; then resume both."""
+    for name in ("keys", "keys-too"):
+        page.get_by_role("row", name=f"Select {name} Running").wait_for()
+    page.route("**/v1/runs/default/keys/stop", lambda route: route.abort())
+    page.get_by_label("Select all rows").click()
+    page.get_by_role("button", name="Stop 2").click()
+    page.get_by_role("dialog").get_by_role("button", name="Stop 2 runs").click()
+    told = page.get_by_role("status").filter(has_text="1 of 2 runs stopped.")
+    told.get_by_text("keys: The server does not answer").wait_for()
+    page.unroute("**/v1/runs/default/keys/stop")
+    told.get_by_role("button", name="Try again: stop 1").click()
+    page.get_by_text("1 run stopped.").wait_for()
+    for name in ("keys", "keys-too"):
+        page.get_by_role("row", name=f"Select {name} Stopped").wait_for()
+    page.get_by_label("Select all rows").click()
+    page.get_by_role("button", name="Resume 2").click()
+    page.get_by_text("2 runs queued again.").wait_for()
 
 
 def open_beside_the_list(page: Page) -> None:

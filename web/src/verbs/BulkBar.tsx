@@ -9,7 +9,7 @@ import { LossDialog } from "./LossDialog";
 import { perform } from "./perform";
 import { useMayChange } from "./useMayChange";
 import type { Row } from "../runs/data/rows";
-import { applies, BUTTONS, ends, failures, performEach, resumable, summary, VERB_WORDS, type Outcome, type Verb } from "./verbs";
+import { applies, BUTTONS, ends, failures, performEach, refused, resumable, summary, VERB_WORDS, type Outcome, type Verb } from "./verbs";
 
 interface Progress {
   verb: Verb;
@@ -76,6 +76,8 @@ export function BulkBar({ runs, all, clear }: Properties) {
           isBusy={isBusy}
           resumable={isBusy ? NONE : resumable(progress.verb, progress.outcomes, all)}
           resume={(stopped) => void start("resume", stopped)}
+          again={isBusy ? NONE : refused(progress.verb, progress.outcomes, all)}
+          tryAgain={(left) => void start(progress.verb, left)}
           close={() => setProgress(null)}
         />
       )}
@@ -113,10 +115,13 @@ interface OutcomesProperties {
   /** Runs that were stopped and can be resumed. */
   resumable: readonly Row[];
   resume: (runs: readonly Row[]) => void;
+  /** Runs that could not be changed, and may be tried again. */
+  again: readonly Row[];
+  tryAgain: (runs: readonly Row[]) => void;
   close: () => void;
 }
 
-function Outcomes({ progress, isBusy, resumable, resume, close }: OutcomesProperties) {
+function Outcomes({ progress, isBusy, resumable, resume, again, tryAgain, close }: OutcomesProperties) {
   const { verb, all, outcomes } = progress;
   const told = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -131,6 +136,11 @@ function Outcomes({ progress, isBusy, resumable, resume, close }: OutcomesProper
       {resumable.length > 0 && (
         <Button size="small" onClick={() => resume(resumable)} sx={{ ml: 2, my: -1 }}>
           Undo: resume {resumable.length}
+        </Button>
+      )}
+      {again.length > 0 && (
+        <Button size="small" color="inherit" onClick={() => tryAgain(again)} sx={{ ml: 2, my: -1 }}>
+          Try again: {VERB_WORDS[verb].ask.toLowerCase()} {again.length}
         </Button>
       )}
       {failed.map(({ names, why }) => (

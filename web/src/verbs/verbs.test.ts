@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Row } from "../runs/data/rows";
-import { applies, atWork, failures, lossOf, performEach, resumable, summary, type Outcome } from "./verbs";
+import { applies, atWork, failures, lossOf, performEach, refused, resumable, summary, type Outcome } from "./verbs";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
 
@@ -72,4 +72,10 @@ it("takes back a stop of the runs that have stopped by now", () => {
   const now = [run("a", { phase: "Stopped" }), run("b"), run("c", { phase: "Failed" }), run("d", { phase: "Stopped" })];
   expect(resumable("stop", outcomes, now).map(({ name }) => name)).toEqual(["a"]);
   expect(resumable("delete", outcomes, now)).toEqual([]);
+});
+
+it("tries those again that are still as they were", () => {
+  const outcomes = ["a", "b", "c", "d"].map((name) => ({ run: run(name), error: name === "a" ? null : new Error("no answer") }));
+  const now = [run("a", { phase: "Stopped" }), run("b"), run("c", { phase: "Failed" })];
+  expect(refused("stop", outcomes, now).map(({ name }) => name)).toEqual(["b"]);
 });

@@ -87,6 +87,12 @@ export function resumable(verb: Verb, outcomes: readonly Outcome[], runs: readon
   return runs.filter((run) => stopped.has(run.uid) && applies("resume", run));
 }
 
+/** Return the runs as they are now that could not be changed, and to which the verb still applies. */
+export function refused(verb: Verb, outcomes: readonly Outcome[], runs: readonly Row[]): Row[] {
+  const kept = new Set(outcomes.filter(({ error }) => error).map(({ run }) => run.uid));
+  return runs.filter((run) => kept.has(run.uid) && applies(verb, run));
+}
+
 const MOST_NAMED = 5;
 
 /** Return why runs could not be changed, each reason once, with the runs that it kept: "a, b and 38 more". With several runs, "…" stands for the name of each in the reason. */
