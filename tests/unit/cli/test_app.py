@@ -123,7 +123,7 @@ def test_an_unknown_verb_exits_with_2_and_names_the_nearest() -> None:
 
 
 def test_a_range_where_one_number_is_wanted_is_called_no_whole_number() -> None:
-    done = invoke(FakeWebApi([]), "logs", "--rank", "0-1", "bert")
+    done = invoke(FakeWebApi([]), "metrics", "--rank", "0-1", "bert")
     assert (done.exit_code, "'0-1' is not a whole number" in done.stderr) == (2, True)
 
 
