@@ -12,6 +12,7 @@ from kajitori.embedded.controllers import slices
 from kajitori.embedded.controllers.cache import Cache
 from kajitori.embedded.controllers.controller import Controller
 from kajitori.embedded.controllers.informer import Key
+from kajitori.embedded.controllers.selectors import SelectorIndex
 from kajitori.embedded.objects import Pod
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import ENDPOINT_SLICES, PODS, SERVICES
@@ -31,7 +32,7 @@ class Endpoints(Controller):
     ) -> None:
         super().__init__(client, cache, clock=clock)
         self._dirty: set[Key] = set()
-        self._services_of: defaultdict[str, set[Key]] = defaultdict(set)
+        self._selectors = SelectorIndex()
         self._pods_of: defaultdict[str, dict[Key, Pod]] = defaultdict(dict)
         self._slices_of: defaultdict[Key, dict[Key, slices.Slice]] = defaultdict(dict)
         self._services = self.cache.informer(SERVICES, slices.Service)
@@ -71,7 +72,7 @@ class Endpoints(Controller):
                     await self.client.replace(ENDPOINT_SLICES, change.body)
 
     def _see_service(self, key: Key, _old: slices.Service | None, new: slices.Service | None) -> None:
-        (self._services_of[key[0]].discard if new is None else self._services_of[key[0]].add)(key)
+        self._selectors.set(key, (new.spec.selector if new is not None else None) or {})
         self._mark_changed(key)
 
     def _see_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
@@ -79,10 +80,10 @@ class Endpoints(Controller):
             self._pods_of[key[0]].pop(key, None)
         else:
             self._pods_of[key[0]][key] = new
-        for service_key in self._services_of[key[0]]:
-            service = self._services.items.get(service_key)
-            if service is not None and (_service_selects(service, old) or _service_selects(service, new)):
-                self._mark_changed(service_key)
+        for pod in (old, new):
+            if pod is not None:
+                for service_key in self._selectors.selecting(key[0], pod.metadata.labels or {}):
+                    self._mark_changed(service_key)
 
     def _see_slice(self, key: Key, old: slices.Slice | None, new: slices.Slice | None) -> None:
         for found in (old, new):
@@ -99,10 +100,3 @@ class Endpoints(Controller):
     def _mark_changed(self, key: Key) -> None:
         self._dirty.add(key)
         self.changed()
-
-
-def _service_selects(service: slices.Service, pod: Pod | None) -> bool:
-    if pod is None or not service.spec.selector:
-        return False
-    labels = pod.metadata.labels or {}
-    return all(labels.get(key) == value for key, value in service.spec.selector.items())
