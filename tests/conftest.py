@@ -63,7 +63,7 @@ so that there are two, with a server and about half of the test functions each."
 
 LONGEST_FIRST = (
     *RUNS_GROUPS,
-    *("e2e-tutorial", "parts-alone", "browser", "local_cluster", "people", "e2e-ordinary-user", "e2e-up"),
+    *("e2e-tutorial", "parts-alone", "browser", "browser-2", "local_cluster", "people", "e2e-ordinary-user", "e2e-up"),
     *("e2e-following", "generated-calls", "e2e-wheel"),
     *("differential", "test_bad_apiserver", "real", "embedded/kubelet/network/test_pod_networks", "test_bad_input"),
     *("blobs/stores/test_blobs", "embedded/apiserver/test_kinds_properties", "member/test_netbench"),

@@ -13,7 +13,7 @@ from tests.browser.pages.steps import MINUTES, visit
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("browser-2")
 
 _GPU = {"name": "gpu.used", "unit": "%", "kind": "gauge", "description": "Share of time"}
 NODE_FIGURES = {

@@ -14,7 +14,7 @@ from tests.harness.kaji_up import KajiUp
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("browser-2")
 
 
 PRINTS = """

@@ -13,7 +13,7 @@ from tests.harness.kaji_up import KajiUp
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("browser-2")
 
 
 def test_the_queue_tells_what_a_waiting_run_waits_for(cluster: KajiUp, page: Page) -> None:

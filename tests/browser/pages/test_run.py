@@ -19,7 +19,7 @@ from tests.harness.kaji_up import KajiUp, KajiUpOnRealServer
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("browser-2")
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

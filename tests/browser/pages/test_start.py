@@ -15,7 +15,7 @@ from tests.browser.pages.steps import open_address, visit
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("browser-2")
 
 
 def test_a_run_is_started_by_a_form_and_copied(page: Page, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.harness.kaji_up import KajiUp
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("browser-2")
 
 WRONG_CLOCK = """
 (ahead => {

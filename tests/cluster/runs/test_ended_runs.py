@@ -47,7 +47,8 @@ async def test_old_ended_runs_are_deleted_as_policy_says(cluster: Cluster) -> No
 
 @pytest.mark.conformance
 async def test_the_exit_code_of_a_stopped_run_survives_a_killed_controller(cluster: Cluster) -> None:
-    """The program ends while no controller looks. Its Pod stays until the next controller has read the code."""
+    """The program ends while no controller looks. The Pods stay until the next controller has read the code of rank 0,
+    and has kept the logs."""
     first = cluster.start_controller()
     await cluster.submit("bert", replicas=2, grace="1h")
     await cluster.reaches("bert", Phase.RUNNING)
@@ -58,11 +59,11 @@ async def test_the_exit_code_of_a_stopped_run_survives_a_killed_controller(clust
     await cluster.kill_controller(first)
     for pod in cluster.pods("bert"):
         await cluster.behave(pod.metadata.name, ignore_sigterm="false")
-    await cluster.until(lambda: [pod.is_finished for pod in cluster.pods("bert")] == [True], "one Pod is kept")
+    await cluster.until(lambda: [pod.is_finished for pod in cluster.pods("bert")] == [True, True], "the Pods are kept")
     cluster.start_controller()
     status = await cluster.reaches("bert", Phase.STOPPED)
     assert status.exit_code == 143
-    await cluster.until(lambda: cluster.pods("bert") == [], "its Pod is gone")
+    await cluster.until(lambda: cluster.pods("bert") == [], "its Pods are gone")
 
 
 @pytest.mark.conformance

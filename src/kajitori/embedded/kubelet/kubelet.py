@@ -259,8 +259,12 @@ class Kubelet:
                 self._take_list(change.pods)
             elif isinstance(change, PodSeen):
                 self._take(change.pod)
-            elif isinstance(change, PodGone) and (worker := self.workers.get(pods.uid(change.pod))) is not None:
-                worker.removed()
+            elif isinstance(change, PodGone):
+                self._remove(pods.uid(change.pod))
+
+    def _remove(self, uid: str) -> None:
+        if (worker := self.workers.get(uid)) is not None:
+            worker.removed()
 
     def _take_list(self, listed: tuple[Manifest, ...]) -> None:
         for uid, worker in list(self.workers.items()):

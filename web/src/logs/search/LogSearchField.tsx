@@ -20,6 +20,9 @@ interface Properties {
   toHit: (step: 1 | -1) => void;
 }
 
+/** A long sentence beside the arrows does not make them too narrow for a finger. */
+const ARROW = { flex: "none", minWidth: 24 } as const;
+
 /** Searches for a text or a regular expression, and goes through the lines that were found. */
 export function LogSearchField({ field, asked, found, hit, search, toHit }: Properties) {
   const [wanted, setWanted] = useState(asked);
@@ -64,10 +67,10 @@ export function LogSearchField({ field, asked, found, hit, search, toHit }: Prop
       />
       {found.text && (
         <>
-          <IconButton size="small" aria-label="Previous line found (N)" disabled={!found.hits.length} onClick={() => toHit(-1)}>
+          <IconButton size="small" aria-label="Previous line found (N)" disabled={!found.hits.length} onClick={() => toHit(-1)} sx={ARROW}>
             ↑
           </IconButton>
-          <IconButton size="small" aria-label="Next line found (n)" disabled={!found.hits.length} onClick={() => toHit(1)}>
+          <IconButton size="small" aria-label="Next line found (n)" disabled={!found.hits.length} onClick={() => toHit(1)} sx={ARROW}>
             ↓
           </IconButton>
         </>

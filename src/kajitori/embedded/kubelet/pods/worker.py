@@ -151,8 +151,18 @@ class PodWorker:
                     async with asyncio.timeout(wait_seconds):
                         await self._wake.wait()
         finally:
-            for slot in self.slots.values():
-                slot.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Close the containers, and let go of the parts that refer to this worker.
+
+        Otherwise the worker of each Pod would stay in memory until the garbage collector looks at old objects, which it
+        seldom does in a process with many.
+        """
+        for slot in self.slots.values():
+            slot.close()
+        self.slots.clear()
+        del self._supervisor, self._waits
 
     async def _sync(self) -> float | None:
         """Compare and act once. Return the seconds until the next comparison, None when the Pod is done."""
