@@ -72,8 +72,11 @@ def test_a_view_is_saved_found_by_the_search_renamed_and_deleted(cluster: KajiUp
     page.get_by_role("button", name="Columns").click()
     page.get_by_role("menuitemcheckbox", name="Restarts").click()
     page.keyboard.press("Escape")
+    states = page.get_by_role("group", name="States")
+    states.get_by_text(re.compile("1$")).wait_for()
     page.get_by_label("Filter").fill("other")
     page.get_by_text("No run of yours fits the filter.").wait_for()
+    states.get_by_text(re.compile("0$")).wait_for()  # the state stays, with the number of runs that fit
     page.keyboard.press("Control+k")
     page.get_by_role("combobox", name="Search").fill("my v")
     page.get_by_role("option", name="My view Runs").click()

@@ -20,7 +20,7 @@ import { count } from "../words/amounts";
 import { BESIDE_COLUMNS, columnsFor } from "./columns/columns";
 import { NEED_FIGURES } from "./columns/figureColumns";
 import { commandOf, csvOf } from "./columns/exports";
-import { counted, parametersOf, selectionOf } from "./filter/filter";
+import { parametersOf, selectionOf } from "./filter/filter";
 import { Nothing } from "./Nothing";
 import { PruneButton } from "./prune/PruneButton";
 import { RunBeside } from "./RunBeside";
@@ -38,9 +38,9 @@ const NONE: readonly Row[] = [];
 /** All runs that a person may see, with a filter and an order that stand in the address. `opened` is the run beside them. */
 export function RunList({ opened }: { opened: Item | null }) {
   const list = useRunList();
-  const { filter, change, live, shown, see } = list;
+  const { filter, change, live, counts, shown, see } = list;
   const search = useRef<HTMLInputElement>(null);
-  const counts = useMemo(() => counted(live.rows ?? []), [live.rows]);
+  const phases = useMemo(() => new Set((live.rows ?? NONE).map(({ phase }) => phase)), [live.rows]);
   const hasGpus = useMemo(() => (live.rows ?? NONE).some(({ gpus }) => gpus > 0), [live.rows]);
   const all = useMemo(() => columnsFor(filter.whose, hasGpus), [filter.whose, hasGpus]);
   const [columns, chooseColumns] = useColumns("runs", all);
@@ -66,11 +66,11 @@ export function RunList({ opened }: { opened: Item | null }) {
             <ViewMenu table="runs" parameters={parametersOf(filter)} />
             <ExportMenu name="runs" rows={shown.length} {...commandOf(filter)} csv={async () => csvOf(shown, await readFigures(selectionOf(filter.whose, list.teams) ?? ""))} />
             <ColumnChoice columns={all} chosen={columns} choose={chooseColumns} />
-            {filter.whose === "mine" && (counts.size > 0) && <PruneButton mine={live.rows ?? NONE} />}
+            {filter.whose === "mine" && phases.size > 0 && <PruneButton mine={live.rows ?? NONE} />}
           </>
         )}
       </RunListHead>
-      <Phases counts={counts} chosen={filter.phases} choose={(phases) => change({ phases })} />
+      <Phases phases={phases} counts={counts} chosen={filter.phases} choose={(phases) => change({ phases })} />
       <BulkBar runs={selected} all={live.rows ?? NONE} clear={selection.clear} />
       <RunListNotices list={list} one="run" many="runs" />
       {live.rows && !shown.length && (
@@ -101,11 +101,14 @@ export function RunList({ opened }: { opened: Item | null }) {
   );
 }
 
+/** The states of all runs, each with the number of runs that fit the filter's text. */
 function Phases({
+  phases,
   counts,
   chosen,
   choose,
 }: {
+  phases: Set<Phase>;
   counts: Map<Phase, number>;
   chosen: Phase[];
   choose: (phases: Phase[]) => void;
@@ -119,7 +122,7 @@ function Phases({
       sx={{ mb: 3, flexWrap: "wrap" }}
     >
       {(Object.keys(STATES) as Phase[])
-        .filter((phase) => counts.has(phase) || chosen.includes(phase))
+        .filter((phase) => phases.has(phase) || chosen.includes(phase))
         .map((phase) => (
           <ToggleButton key={phase} value={phase} sx={{ gap: 2 }}>
             <StateMark phase={phase} /> {count(counts.get(phase) ?? 0)}

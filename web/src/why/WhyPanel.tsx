@@ -8,6 +8,7 @@ import { Problem } from "../app/Problem";
 import type { ShownRun } from "../run/data/findRun";
 import { isFinal } from "../run/data/status";
 import { Age } from "../words/times/Age";
+import { inOwnTime } from "../words/times/times";
 import { StackGroup } from "./StackGroup";
 import { rangesOf, wordsBeside } from "./stacks";
 import { useWhy } from "./useWhy";
@@ -73,7 +74,7 @@ export function WhyPanel({ run, attempt: chosen, choose }: Properties) {
           <Box aria-live="polite" sx={{ overflowWrap: "anywhere" }}>
             {wordsBeside(found.words, found.groups ?? []).map((sentence, index) => (
               <Typography key={sentence} sx={{ mb: 1, fontWeight: index ? 400 : 600 }}>
-                {sentence}
+                {inOwnTime(sentence)}
               </Typography>
             ))}
             {!!found.late?.length && (

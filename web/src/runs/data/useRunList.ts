@@ -6,7 +6,7 @@ import { ordered } from "../../table/sorting";
 import { useInPlace } from "../../table/useInPlace";
 import { SORT_KEYS } from "../columns/columns";
 import { FIGURE_KEYS } from "../columns/figureColumns";
-import { filterOf, fits, parametersOf, selectionOf, type Filter } from "../filter/filter";
+import { counted, filterOf, fits, parametersOf, selectionOf, type Filter } from "../filter/filter";
 import { listed } from "./listed";
 import { uidOf } from "../RunTable";
 import { useFigures } from "../columns/useFigures";
@@ -19,7 +19,7 @@ import { rememberWhose } from "../filter/whose";
 const NONE: readonly Row[] = [];
 const NO_KEYS: readonly string[] = [];
 
-/** Return a live list of runs with the filter and the order that stand in the address. `only` is a parameter of the Web API's list, such as `sweep=true`. The last figures are those of the runs of which `see` was told, or of all if they decide the order. */
+/** Return a live list of runs with the filter and the order that stand in the address. `only` is a parameter of the Web API's list, such as `sweep=true`. The last figures are those of the runs of which `see` was told, or of all if they decide the order. `counts` has the number of runs in each phase that fit the filter's text. */
 export function useRunList(only = "") {
   const [addressed, changeAddress] = useListView(filterOf, parametersOf);
   const [text, setText] = useTypedText(addressed.text);
@@ -32,7 +32,9 @@ export function useRunList(only = "") {
   const figures = useFigures(visible, byFigures ? selection : null, live.rows ?? NONE);
   const starts = useStarts(live.rows ?? NONE);
   const rows = useMemo(() => listed(live.rows ?? NONE, starts, figures), [live.rows, starts, figures]);
-  const fitting = useMemo(() => ordered(rows.filter((run) => fits(run, filter)), filter.order, SORT_KEYS), [rows, filter]);
+  const named = useMemo(() => rows.filter((run) => fits(run, { text: filter.text, phases: [] })), [rows, filter.text]);
+  const counts = useMemo(() => counted(named), [named]);
+  const fitting = useMemo(() => ordered(named.filter((run) => fits(run, { text: "", phases: filter.phases })), filter.order, SORT_KEYS), [named, filter]);
   const { rows: shown, fresh, setHovered } = useInPlace(fitting, uidOf, parametersOf(filter).toString());
   const change = (part: Partial<Filter>) => {
     if (part.text !== undefined) setText(part.text);
@@ -49,7 +51,7 @@ export function useRunList(only = "") {
     // So that a copied address shows others the same runs.
     if (!isSaid) changeAddress({});
   }, [isSaid, changeAddress]);
-  return { filter, change, teams, live, shown, fresh, setHovered, see };
+  return { filter, change, teams, live, counts, shown, fresh, setHovered, see };
 }
 
 export type RunList = ReturnType<typeof useRunList>;

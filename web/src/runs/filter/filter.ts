@@ -45,6 +45,7 @@ export function selectionOf(whose: Whose, teams: readonly string[] | undefined):
 /** Whether a run's name, team, owner, image, labels (as `key=value`), note, state, message or GPU type contains every word of the filter's text. The first six are where the Web API's search looks. */
 export function fits(run: Row, { text, phases }: Pick<Filter, "text" | "phases">): boolean {
   if (phases.length && !phases.includes(run.phase)) return false;
+  if (!text.trim()) return true;
   const shown = [run.name, run.namespace, run.owner, run.phase, run.finding, run.message, run.gpuType, run.image, run.note, ...(run.labels ? pairsOf(run.labels) : [])].join(" ").toLowerCase();
   return text
     .toLowerCase()

@@ -42,3 +42,8 @@ const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 export function exact(time: string | undefined): string {
   return time ? EXACT.format(new Date(time)) : "";
 }
+
+/** Return a sentence of the server with its times (in UTC, as 2026-11-29T22:14:05Z) as exact ones in the person's time zone. */
+export function inOwnTime(sentence: string): string {
+  return sentence.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z\b/g, exact);
+}
