@@ -125,7 +125,9 @@ async def _up_embedded(options: UpOptions) -> None:
         engine = await engines.find(options.engine) if options.kubelet else None
         require_pod_network(options.pod_network, engine)
         mounts = options.kubelet and (engine is not None or try_mounts(options.data / "probe").possible)
-        policy = policy_of(options, default_policy_of(options.data, mounts=mounts, images=engine is not None))
+        images = engine is not None
+        without_file = default_policy_of(options.data, mounts=mounts, images=images, simulated_nodes=options.nodes)
+        policy = policy_of(options, without_file)
         cluster = await closing.enter_async_context(EmbeddedCluster(settings))
         metrics = ControllerMetrics.unread()
         config = cluster.client_config()

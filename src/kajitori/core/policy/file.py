@@ -18,13 +18,20 @@ def default_policy() -> Policy:
 
 
 def own_machine_policy(
-    home: str, *, mounts: bool, checkpoint_root: str, folders: Sequence[str] = (), images: bool = False
+    home: str,
+    *,
+    mounts: bool,
+    checkpoint_root: str,
+    folders: Sequence[str] = (),
+    images: bool = False,
+    simulated_nodes: int = 0,
 ) -> Policy:
     """Return the policy of `kaji up`: programs run as the user who called it, and may mount that user's folders.
 
     `home` and `folders` are the folders that may be mounted. `mounts` tells whether this machine can mount anything:
     then each member may also have empty folders of its own. Checkpoints are stored below `checkpoint_root`. With
-    `images`, an engine of this machine runs real images: those that it has are used as they are, as Docker does.
+    `images`, an engine of this machine runs real images: those that it has are used as they are, as Docker does. The
+    members of all `simulated_nodes` start by this machine's processors, and have more time for it the more there are.
     """
     document: dict[str, Any] = {
         "mounts": {"hostPaths": list(dict.fromkeys([home, *folders])), "ownPathOnly": not mounts},
@@ -37,7 +44,7 @@ def own_machine_policy(
             "seccompProfile": "",
         },
         "memory": {"sampleEvery": "10s"},
-        "start": {"deadline": "2m", "pause": "2s", "longestPause": "1m"},
+        "start": {"deadline": f"{120 + simulated_nodes // 10}s", "pause": "2s", "longestPause": "1m"},
     }
     if mounts:
         document["volumes"] = {"scratch": {"emptyDir": {}}, "scratch-memory": {"emptyDir": {"memory": True}}}

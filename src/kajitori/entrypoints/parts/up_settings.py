@@ -74,12 +74,17 @@ def own_policy_file(options: UpOptions) -> Path:
     return options.data / "policy.yaml"
 
 
-def default_policy_of(data: Path, *, mounts: bool, images: bool) -> Policy:
+def default_policy_of(data: Path, *, mounts: bool, images: bool, simulated_nodes: int) -> Policy:
     """Return the policy for one machine without a policy file. mounts: members can get volumes of their own; images:
     an engine runs their images."""
     folders = (str(Path.cwd()), tempfile.gettempdir(), str(data))
     return own_machine_policy(
-        str(Path.home()), mounts=mounts, images=images, checkpoint_root=str(data / "checkpoints"), folders=folders
+        str(Path.home()),
+        mounts=mounts,
+        images=images,
+        checkpoint_root=str(data / "checkpoints"),
+        folders=folders,
+        simulated_nodes=simulated_nodes,
     )
 
 
