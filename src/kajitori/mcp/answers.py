@@ -433,10 +433,10 @@ class Signalled(Answer):
     run: str
     signal: str
     ranks: str
-    """The members whose programs got the signal, as ranges."""
+    """The ranks of the programs that got the signal, as ranges."""
     ignored_by: str
-    """The members whose programs ignore the signal, as ranges: each is the first process of its container and has no
-    handler for it."""
+    """The ranks of the programs that ignore the signal, as ranges: each is the first process of its container and has
+    no handler for it."""
 
 
 class Changed(Answer):

@@ -38,8 +38,8 @@ class Attached:
     stdin: bool = field(compare=False)
     """Whether the caller sends standard input."""
     is_command: bool = False
-    """Whether the program was started for this caller, by exec. Nobody else sees its output, so it waits for a caller
-    that is away instead of losing some."""
+    """Whether an exec started the program for this caller. No other caller sees its output, so the program waits for a
+    caller that is away instead of losing some."""
 
 
 class Attachment:

@@ -252,7 +252,7 @@ class EventList(View, omit_defaults=True):
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send it back for older ones; absent on the last page."""
     left_out: int = 0
-    """Namespaces whose events `everywhere` leaves out: those beyond 64 that may have runs which the caller may see.
+    """Number of namespaces that `everywhere` leaves out: those beyond 64 that may have runs which the caller may see.
     Absent if there are none."""
 
 

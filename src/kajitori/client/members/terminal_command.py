@@ -15,7 +15,7 @@ from kajitori.core.backoff import Backoff
 from kajitori.errors import KajitoriError, Unavailable
 
 RETURN_SECONDS = 60.0
-"""Time for which servers keep a command for a caller whose connection broke."""
+"""Time that servers keep a command after the connection of its caller broke."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 TYPED_AHEAD_BYTES = 64 * 1024
 INTERRUPT = b"\x03"

@@ -68,8 +68,8 @@ class ExecParameters(Parameters):
     """The caller is a browser, which can't read the answer to a refused handshake: accept it, and say on channel 3 why
     the program can't run."""
     session: str = Field(default="", max_length=64)
-    """The header `Kaji-Session` of an earlier answer, instead of a program, for a caller whose connection to a program
-    with a terminal broke: go on there. It is refused if the program has ended, or if this server no longer has what is
+    """The header `Kaji-Session` of an earlier answer, instead of a program: go on there after the connection to a
+    program with a terminal broke. It is refused if the program has ended, or if this server no longer has what is
     missing; no program is started then."""
     position: int = Field(default=0, ge=0)
     """With `session`: the number of bytes that have arrived on channel 1 since the program began."""

@@ -285,7 +285,7 @@ def is_reserved(label: str) -> bool:
 
 
 def reserved_fault(where: str, label: str) -> Fault:
-    """Return the fault of a label whose key is reserved."""
+    """Return the fault of a label with a reserved key."""
     message = f"labels of the domain {label.rpartition('/')[0]} are reserved"
     return Fault(where, message, label, "use a domain of your own, or none")
 

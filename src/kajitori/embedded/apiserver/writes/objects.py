@@ -268,7 +268,7 @@ class Objects:
             raise Stale
 
     async def _finish_deletion(self, record: Record, request: AdmissionRequest) -> Written:
-        """Delete an object whose deletion waited for its finalizers only."""
+        """Delete an object that only finalizers have kept so far."""
         if not request.dry_run:
             await self.durable(self.remove(request.kind, record).revision)
         return Written(encode_plain(request.object))
