@@ -77,7 +77,7 @@ async def large_cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[
 
 @pytest.fixture
 async def page(large_cluster: tuple[FakeKubernetes, str]) -> AsyncIterator[Page]:
-    """A page of a browser whose requests have a user's token."""
+    """A page of a browser that sends a user's token with its requests."""
     async with new_page(extra_http_headers={"Authorization": "Bearer ada"}) as page:
         yield page
 

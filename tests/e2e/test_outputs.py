@@ -65,7 +65,7 @@ def test_a_test_checks_the_json_of_every_verb() -> None:
 
 
 def test_outputs_of_verbs_fit_their_schemas(up: KajiUp) -> None:
-    """What a real server makes each verb print with -o json is what the reference promises."""
+    """Each verb prints with -o json what the reference promises, at a real server."""
     server = json.loads((up.data / "kaji.json").read_text())
     environment = up.environment | {"KAJI_SERVER": server["url"], "KAJI_TOKEN": server["token"]}
     node = socket.gethostname().lower()

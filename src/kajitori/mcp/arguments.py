@@ -308,7 +308,7 @@ class Stop(OfRun):
 
 
 class Signal(OfRun):
-    """The run, the signal, and the members whose programs get it."""
+    """The run, the signal, and the ranks of the programs that get it."""
 
     signal: Words
     """The name of the signal without SIG, for example USR1."""

@@ -102,8 +102,8 @@ def test_a_planned_network_is_checked_in_the_servers_words(page: Page) -> None:
 
 
 def test_the_board_shows_gpus_by_type(page: Page) -> None:
-    """And the GPU-hours of the last month, also beside a long list of those who hold GPUs: nobody scrolls a screen on a
-    wall."""
+    """The GPU-hours of the last month stay in sight beside a long list of holders: a screen on a wall cannot be
+    scrolled."""
     page.get_by_role("link", name="Board").click()
     page.get_by_role("region", name="h100").get_by_text("16 free").wait_for()
     month = page.get_by_role("region", name="The last 30 days")

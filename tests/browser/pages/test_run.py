@@ -302,8 +302,8 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
 
 def test_a_person_works_inside_a_member(cluster: KajiUp, page: Page) -> None:
     """A terminal opens as soon as the member runs. The end of the shell is told, and another one can be opened, also by
-    the keyboard: the terminal, which takes all keys, gives up the focus. Beside it are the processes of the member,
-    which get signals, as all members do, and its files, which come and go."""
+    the keyboard: the terminal, which takes all keys, gives up the focus. Beside it are the processes and the files of
+    the member. One process, or the programs of all members, get a signal."""
     run(cluster, "shell", "sleep", "1000")
     open_address(page, "/runs/default/shell?tab=terminal&rank=1")
     screen = page.locator(".xterm-rows")

@@ -29,7 +29,8 @@ class TerminalCommand(CommandStream):
     """A command at a terminal. If the connection breaks, `output` connects again and goes on with the first byte that
     did not arrive.
 
-    What is typed meanwhile is sent later. Ctrl-C ends the attempts. If the server ends, the command ends with it.
+    Input that is typed before it has connected again is sent then. Ctrl-C ends the attempts. If the server ends, the
+    command ends with it. A command that is too long for a URL has no session, and ends with its connection.
     """
 
     def __init__(self, first: CommandStream, connect: Connect, tell_broken: Callable[[], None] | None = None) -> None:
@@ -57,7 +58,7 @@ class TerminalCommand(CommandStream):
             if INTERRUPT in data:
                 self._interrupted.set()
             return
-        with suppress(ConnectionClosed):  # nobody knows whether the program has got it, so it is not sent again
+        with suppress(ConnectionClosed):  # the program may have received it, so it is not sent again
             await self._stream.write(data)
 
     async def end_input(self) -> None:

@@ -78,7 +78,7 @@ async def test_other_sites_cannot_use_the_session_at_a_program(scene: Scene) -> 
 
 
 async def test_a_code_works_once_in_one_browser_at_one_origin(scene: Scene) -> None:
-    """Otherwise somebody could make others work in a session that is not theirs."""
+    """Otherwise an attacker could make other people work in the session of the attacker."""
     browser, other = scene.browser(), scene.browser()
     await browser.sign_in(scene.world, "ada")
     begin = (await browser.go(f"{browser.page}/proxy/team/nb/8888/lab")).headers["location"]
